@@ -1,0 +1,78 @@
+# OnceMQ's commands. A thin front: Meson configures, Ninja builds, and each target first sees to its own packages
+# (tools/setup.sh). `make help` lists them.
+
+PREFIX ?= /usr/local
+SECONDS ?= 60
+NINJA := ninja $(if $(MAKE_TERMOUT),,--quiet)
+
+RELEASE := --buildtype=release -Dtests=disabled
+CHECKED := -Ddebug=true -Doptimization=1 -Db_sanitize=address,undefined -Dtests=enabled --werror
+FUZZING := -Ddebug=true -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false \
+           -Dtests=disabled -Dfuzz=enabled
+
+.DEFAULT_GOAL := help
+.PHONY: help run test build bench fuzz format lint install interop docs clean
+.NOTPARALLEL:
+
+help: ## show this list
+	@echo "OnceMQ: a message queue that existing RocketMQ clients can use as it is."
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+run: build ## build, then run the daemon here with its data in ./data; Ctrl-C stops it
+	@exec build/oncemqd --data ./data
+
+build: build/build.ninja ## release binaries in build/
+	@$(NINJA) -C build
+	@ln -sfn src/daemon/oncemqd build/oncemqd
+
+test: build-test/build.ninja ## build with sanitizers and run every test; TESTS='name …' or SUITE=unit for a few
+	@$(NINJA) -C build-test
+	@tools/test.sh build-test $(if $(SUITE),--suite $(SUITE)) $(TESTS)
+
+interop: ## only the tests with official clients (Java with Maven, Go, Node; skipped where missing)
+	@$(MAKE) --no-print-directory test SUITE=interop
+
+bench: build ## measure; every number is a ratio against a baseline of the same run
+	@meson test -C build --benchmark --verbose
+
+fuzz: build-fuzz/build.ninja ## libFuzzer on each decoder for SECONDS=60; TARGETS='json …' for a few; KEEP=yes grows tests/fuzz/corpus
+	@$(NINJA) -C build-fuzz fuzzers
+	@tools/fuzz.sh build-fuzz $(SECONDS) "$(KEEP)" $(TARGETS)
+
+format: ## bring all C into the house's form
+	@tools/setup.sh lint
+	@tools/format.sh
+
+lint: build-test/build.ninja ## everything a script can check: form, clang-tidy, shellcheck, tools/tidy.py
+	@tools/setup.sh lint
+	@tools/lint.sh build-test
+
+install: build ## install oncemqd into PREFIX=/usr/local (DESTDIR is honoured)
+	@meson configure build --prefix='$(abspath $(PREFIX))'
+	@meson install -C build --quiet
+
+docs: build ## write docs/configuration.md from the daemon's own table of settings
+	@tools/docs.sh build/oncemqd
+
+clean: ## remove what was built; ./data stays
+	@rm -rf build build-test build-fuzz
+
+# Configuring happens once, and again when the options above change. The packages are looked at every time: it takes
+# some milliseconds.
+build/build.ninja: Makefile meson_options.txt | packages-build
+	@meson setup $(if $(wildcard $@),--reconfigure) build $(RELEASE)
+
+build-test/build.ninja: Makefile meson_options.txt | packages-test
+	@meson setup $(if $(wildcard $@),--reconfigure) build-test $(CHECKED)
+
+build-fuzz/build.ninja: Makefile meson_options.txt | packages-fuzz
+	@CC=clang meson setup $(if $(wildcard $@),--reconfigure) build-fuzz $(FUZZING)
+
+.PHONY: packages-build packages-test packages-fuzz
+packages-build:
+	@tools/setup.sh build
+packages-test:
+	@tools/setup.sh build test
+packages-fuzz:
+	@tools/setup.sh build fuzz

@@ -1,0 +1,32 @@
+/* arena.h - the memory of one request.
+ *
+ * Everything decoded from a request is allocated here and disappears with it, at once. A reset
+ * arena keeps a block as large as what was used, so in the steady state it never calls the
+ * allocator. It has a ceiling: a request that wants more is refused, the house stays up.
+ *
+ * Threads: one owner at a time.
+ */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include "base/bytes.h"
+
+struct arena_block;
+
+struct arena {
+    struct arena_block *first, *current;
+    uint8_t *at, *end;
+    size_t used, max;
+};
+
+void arena_init(struct arena *a, size_t max);
+void arena_clear(struct arena *a); /* gives all memory back */
+void arena_reset(struct arena *a); /* empty again, one block kept */
+
+/* Zeroed memory aligned for any type, or NULL at the ceiling. */
+void *arena_alloc(struct arena *a, size_t size);
+
+/* A copy that lives as long as the arena; {NULL, 0} at the ceiling. */
+struct bytes arena_copy(struct arena *a, struct bytes b);
+
+#endif

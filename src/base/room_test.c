@@ -1,0 +1,153 @@
+/* Rooms: who may enter, and what happens to who may not. Broken rules stop the process, so those
+ * are broken in a child. */
+#include "base/room.h"
+#include "base/test.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct room core, tail;
+
+static int open_rooms(void **state)
+{
+    (void)state;
+    room_init(&core, "core", ROOM_CORE);
+    room_init(&tail, "tail", ROOM_TAIL);
+    return 0;
+}
+
+static int close_rooms(void **state)
+{
+    (void)state;
+    room_clear(&core);
+    room_clear(&tail);
+    return 0;
+}
+
+static void wrong_order(void)
+{
+    room_enter(&tail);
+    room_enter(&core);
+}
+
+static void twice(void)
+{
+    room_enter(&core);
+    room_enter(&core);
+}
+
+static void without_the_key(void)
+{
+    room_held(&core);
+}
+
+static void leaving_what_was_not_entered(void)
+{
+    room_leave(&core);
+}
+
+static void check_stops(void (*mistake)(void))
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)signal(SIGABRT, SIG_DFL);
+        (void)!freopen("/dev/null", "w", stderr);
+        mistake();
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void a_broken_rule_stops_the_process(void **state)
+{
+    (void)state;
+    check_stops(wrong_order);
+    check_stops(twice);
+    check_stops(without_the_key);
+    check_stops(leaving_what_was_not_entered);
+}
+
+static void rooms_are_entered_in_rising_rank(void **state)
+{
+    (void)state;
+    room_enter(&core);
+    room_enter(&tail);
+    room_held(&core);
+    room_held(&tail);
+    room_leave(&tail);
+    assert_true(room_try(&tail));
+    room_leave(&tail);
+    room_leave(&core);
+    room_enter(&tail); /* the core is forgotten */
+    room_leave(&tail);
+}
+
+static void *try_core(void *got)
+{
+    bool entered = room_try(&core);
+    if (entered)
+        room_leave(&core);
+    *(bool *)got = entered;
+    return NULL;
+}
+
+static bool another_thread_gets_in(void)
+{
+    pthread_t thread;
+    bool got = false;
+    assert_int_equal(pthread_create(&thread, NULL, try_core, &got), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return got;
+}
+
+static void only_one_is_inside(void **state)
+{
+    (void)state;
+    room_enter(&core);
+    assert_false(another_thread_gets_in());
+    room_leave(&core);
+    assert_true(another_thread_gets_in());
+}
+
+static void *bring_news(void *news)
+{
+    room_enter(&core);
+    *(bool *)news = true;
+    room_tell(&core);
+    room_leave(&core);
+    return NULL;
+}
+
+static void waits_for_news(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    bool news = false;
+    room_enter(&core);
+    room_wait(&core, 1); /* nobody tells; it ends */
+    room_held(&core);
+    assert_int_equal(pthread_create(&thread, NULL, bring_news, &news), 0);
+    while (!news)
+        room_wait(&core, -1);
+    room_held(&core);
+    room_leave(&core);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_rooms, close_rooms)
+    const struct CMUnitTest tests[] = {
+        CASE(a_broken_rule_stops_the_process),
+        CASE(rooms_are_entered_in_rising_rank),
+        CASE(only_one_is_inside),
+        CASE(waits_for_news),
+    };
+    return cmocka_run_group_tests_name("room", tests, NULL, NULL);
+}

@@ -1,0 +1,232 @@
+/* broker.h - the broker's services, as verbs.
+ *
+ * Doors translate protocols into these verbs and their results back; nothing here knows a socket, a
+ * frame or a response code. A verb enters the core room, looks at the tables, leaves it, and only
+ * then touches the log: nobody waits for the disk with the core's key in hand.
+ *
+ *     topics    settings of topics, made on first use where allowed
+ *     groups    settings of subscription groups
+ *     clients   who is connected, in which groups, subscribed to what
+ *     offsets   how far each group has come in each queue
+ *     holds     readers that wait for a message to arrive
+ *     tables    the three JSON files under config/, as Apache has them
+ *
+ * Room: core (1), one for all of the above.
+ * Threads: verbs from any thread. The turns at the end are called by whoever the house decides.
+ */
+#ifndef BROKER_BROKER_H
+#define BROKER_BROKER_H
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/counted.h"
+#include "base/dice.h"
+#include "base/vfs.h"
+#include "msg/msg.h"
+#include "store/store.h"
+
+struct broker;
+
+/* What a service must tell the outside. Called with no key held, on any thread. */
+struct broker_out {
+    /* The members of a group have changed; `session` is one of them. */
+    void (*group_changed)(struct counted *session, struct bytes group);
+    /* Topics have changed: name servers should know. */
+    void (*topics_changed)(void *user);
+    void *user;
+};
+
+struct broker_options {
+    struct store *store;
+    struct vfs *vfs; /* of the data folder: config/… */
+    struct clock *clock;
+    uint64_t seed;
+    const struct broker_out *out;
+    const char *cluster, *name, *region;
+    struct addr host; /* what records carry as store host: the advertised address */
+    int32_t perm;     /* brokerPermission */
+    int32_t default_queues;
+    bool auto_topics, auto_groups, trace_on, long_polling;
+    uint32_t max_message_size;
+    uint64_t short_polling_ms;
+    uint64_t recent_bytes; /* a new group begins at 0 while the log is no longer than this (40 % of
+                              RAM); 0: always */
+    uint64_t client_expire_ms; /* 120 s */
+    uint32_t max_holds, max_topics, max_groups, max_clients;
+};
+
+must_check enum err broker_open(const struct broker_options *options, struct broker **out,
+                                struct fault *why);
+/* Saves the tables. No verb is running any more; holds that still wait are forgotten. */
+must_check enum err broker_close(struct broker *broker, struct fault *why);
+/* What opening had to repair, in words for the operator; empty: nothing. */
+const char *broker_note(const struct broker *broker);
+
+/* ---- producing ---- */
+
+/* One send request and, afterwards, its fate. A batch is one request with many messages in its
+ * body. */
+struct produce {
+    struct bytes group, topic, default_topic, body, props;
+    int32_t default_queues, queue_id, sys_flag, flag, reconsume_times;
+    int64_t born_ms;
+    struct addr born_host;
+    bool batch;
+
+    /* Why it was refused; OK: stored, and the rest is valid.
+     *   ERR_INVALID         a parameter: topic name, queue id         ERR_DENIED      permission
+     *   ERR_MALFORMED       the message itself                        ERR_TOO_BIG     … its size
+     *   ERR_UNSUPPORTED     delayed, timed or transactional message   ERR_BUSY        a limit of
+     * ours ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, or what store_append said */
+    enum err err;
+    struct fault why; /* the sentence, when refused */
+    int32_t stored_queue_id;
+    int64_t queue_offset;  /* of the first message */
+    uint32_t first, count; /* its messages in desk->stored */
+    bool wait;             /* the producer wants to wait for `confirmed` */
+    char uniq_key[65];     /* transactionId of the answer */
+};
+
+/* A loop's own place to prepare messages: buffers that are used again and again. */
+struct desk;
+must_check enum err desk_open(struct broker *broker, struct desk **out);
+void desk_close(struct desk *desk);
+const struct stored *desk_stored(const struct desk *desk); /* of the last broker_produce */
+
+/* Stores all requests of one loop turn with one visit to the core and one to the log, in order.
+ * Each request's fate is in itself; `*end` is the position that must be confirmed for all of them.
+ */
+void broker_produce(struct broker *broker, struct desk *desk, struct produce *requests, size_t n,
+                    uint64_t *end);
+
+/* ---- consuming ---- */
+
+/* Which messages a reader wants: by tag hash, or all. Fixed size, copied by value. */
+#define FILTER_TAGS_MAX 32
+struct filter {
+    bool all;
+    uint32_t n; /* above FILTER_TAGS_MAX: `codes` is a set of bits, which now and then takes one too
+                   many */
+    int32_t codes[FILTER_TAGS_MAX];
+};
+/* "*", "" or "A || B". ERR_MALFORMED, ERR_UNSUPPORTED (another expression type). */
+must_check enum err filter_parse(struct bytes expression, struct bytes type, struct filter *out,
+                                 struct fault *why);
+
+struct pull {
+    struct bytes group, topic;
+    int32_t queue_id;
+    int64_t offset;
+    uint32_t max_count;
+    bool commit; /* store commit_offset as the group's */
+    int64_t commit_offset;
+    bool has_expression; /* else the group's own subscription counts */
+    struct bytes expression, expression_type;
+    int64_t sub_version;
+};
+
+struct pulled {
+    struct read_result read; /* slices belong to the caller when status is READ_FOUND */
+    struct queue *queue;
+    struct filter filter;
+    int32_t topic_sys_flag, group_sys_flag;
+};
+
+/* ERR_DENIED, ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_INVALID (queue id, group name),
+ * ERR_NOT_SUBSCRIBED, ERR_STALE, ERR_MALFORMED and ERR_UNSUPPORTED (the expression, as
+ * filter_parse), ERR_BUSY, ERR_NO_MEMORY. */
+must_check enum err broker_pull(struct broker *broker, const struct pull *pull, struct pulled *out,
+                                struct fault *why);
+
+/* A reader that waits. It is embedded in something of the door's, which stays the owner. */
+struct hold {
+    struct link by_queue, by_time;
+    struct queue *queue;
+    int64_t offset; /* wakes when the queue has something at or after this */
+    struct filter filter;
+    uint64_t deadline_ns;
+    /* The wait is over: something arrived, or time is up. Called once, no key held, on any thread.
+     */
+    void (*wake)(struct hold *hold);
+};
+/* OK: waiting, `wake` will come. ERR_STALE: something is there already, read again. ERR_BUSY: too
+ * many wait. */
+must_check enum err broker_hold(struct broker *broker, struct hold *hold, uint64_t wait_ms);
+/* True: it waits no more and `wake` will not be called. False: `wake` has been or is being called.
+ */
+bool broker_unhold(struct broker *broker, struct hold *hold);
+
+/* ---- offsets ---- */
+
+must_check enum err broker_offset_commit(struct broker *broker, struct bytes group,
+                                         struct bytes topic, int32_t queue_id, int64_t offset,
+                                         struct fault *why);
+/* ERR_NOT_FOUND: none is stored, and the reader is to decide where to begin. */
+must_check enum err broker_offset_query(struct broker *broker, struct bytes group,
+                                        struct bytes topic, int32_t queue_id, bool zero_if_none,
+                                        int64_t *out, struct fault *why);
+enum queue_bound { BOUND_MIN, BOUND_MAX, BOUND_TIME, BOUND_EARLIEST_TIME };
+must_check enum err broker_bound(struct broker *broker, struct bytes topic, int32_t queue_id,
+                                 enum queue_bound which, int64_t timestamp, int64_t *out,
+                                 struct fault *why);
+
+/* ---- clients ---- */
+
+/* A connected client as a door presents it. The broker keeps a count of `session` while it is
+ * known. */
+struct client {
+    struct counted *session;
+    struct bytes id;
+    uint8_t language;
+    int32_t version;
+    struct addr addr;
+};
+
+struct subscription {
+    struct bytes topic, expression, expression_type;
+    int64_t version;
+};
+
+struct membership {
+    struct bytes group;
+    bool broadcasting, pops, actively;
+    struct bytes from_where;
+    bool without_subs; /* unchanged since the last time; keep them */
+    const struct subscription *subs;
+    size_t n_subs;
+};
+
+must_check enum err broker_producer_seen(struct broker *broker, const struct client *client,
+                                         struct bytes group, struct fault *why);
+must_check enum err broker_consumer_seen(struct broker *broker, const struct client *client,
+                                         const struct membership *m, struct fault *why);
+void broker_client_leaves(struct broker *broker, struct counted *session, struct bytes client_id,
+                          struct bytes producer_group, struct bytes consumer_group);
+void broker_session_gone(struct broker *broker,
+                         struct counted *session); /* its connection has closed */
+/* ERR_NOT_FOUND: nobody. */
+must_check enum err broker_consumer_ids(struct broker *broker, struct bytes group,
+                                        struct arena *arena, struct bytes **ids, size_t *n);
+
+/* ---- what the name servers are told ---- */
+
+must_check enum err broker_topics(struct broker *broker, struct arena *arena,
+                                  struct topic_settings **topics, size_t *n,
+                                  struct data_version *version);
+
+/* ---- the files ---- */
+
+enum table_name { TABLE_TOPICS, TABLE_GROUPS, TABLE_OFFSETS };
+/* Whether the text of a table's file can be read: OK or ERR_DAMAGED. Pure. */
+must_check enum err table_check(enum table_name which, struct bytes text, struct fault *why);
+
+/* ---- turns ---- */
+
+void broker_dispatch_turn(
+    struct broker *broker); /* confirmed → queues → waiting readers, until nothing is left */
+void broker_hold_turn(struct broker *broker);   /* wakes readers whose time is up */
+void broker_client_turn(struct broker *broker); /* forgets clients that were silent too long */
+must_check enum err broker_save_turn(struct broker *broker,
+                                     struct fault *why); /* writes tables that changed */
+
+#endif

@@ -1,0 +1,232 @@
+/* broker_int.h - what the files of this folder share: the core room and what stands in it.
+ *
+ * Everything below `room` in struct broker is touched with the core's key in hand; a function that
+ * needs it says so with room_held() in its first line. What must happen once the key is given back
+ * (telling clients, telling name servers, letting sessions go) is collected in a `struct after`.
+ */
+#ifndef BROKER_BROKER_INT_H
+#define BROKER_BROKER_INT_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/dice.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/room.h"
+#include "broker/broker.h"
+
+#define NAME_MAX_ANY  255   /* topics and groups, also those that files bring along */
+#define QUEUES_MAX    65536 /* of one topic; Java itself warns above 32767 */
+#define PULL_COUNT    32    /* maxTransferCountOnMessageInMemory */
+#define PULL_BYTES    (256u << 10)
+#define BATCH_MAX     32768 /* messages in one request: 4 MiB hold no more with their keys */
+#define GROUP_SUBS    1024  /* topics that one group may subscribe to */
+#define SUB_MAX       16384 /* bytes of one expression */
+#define HOLD_SLOTS    512
+#define HOLD_SLOT_NS  UINT64_C(100000000)
+#define HOLD_MAX_MS   (3600u * 1000)
+#define TEMPLATE_NAME BYTES("TBW102") /* what new topics are modelled on */
+
+/* For "%.*s": a stranger's name, cut so that the sentence stays readable. */
+#define BRIEF(b)                                                                                   \
+    (int)((b).len < 128 ? (b).len : 128), (const char *)((b).at ? (b).at : (const uint8_t *)"")
+
+/* ---- what stands in the core ---- */
+
+struct topic {
+    struct topic_settings set; /* its slices point into this allocation */
+    struct queue **queues;     /* handles by queue number, filled on first use */
+    int32_t n_queues;
+    char text[];
+};
+
+struct group {
+    struct group_settings set;
+    char name[];
+};
+
+/* How far one group has come in one topic. Queue numbers in files are anybody's, so they are
+ * searched for and never used as an index. */
+struct place {
+    int32_t queue_id;
+    int64_t offset;
+};
+struct progress {
+    struct place *places; /* by queue number, rising */
+    size_t n, cap;
+    size_t key_len;
+    char key[]; /* topic@group */
+};
+#define PROGRESS_KEY_MAX (2 * NAME_MAX_ANY + 1)
+
+struct sub {
+    int64_t version;
+    enum err filter_err; /* why `filter` cannot be used */
+    bool wanted;         /* while a heartbeat is worked in: it still names this topic */
+    struct filter filter;
+    size_t topic_len;
+    char topic[];
+};
+
+/* The clients of one group: its consumers or its producers. Exists while it has members. */
+struct crowd {
+    bool consumes, broadcasting;
+    struct list members;
+    size_t n_members;
+    struct map subs; /* topic → struct sub; consumers only, at most GROUP_SUBS */
+    size_t name_len;
+    char name[];
+};
+
+/* One client in one crowd. */
+struct member {
+    struct link in_crowd, in_session;
+    struct link
+        by_time; /* in broker.members_by_time, longest silent first; afterwards in after.gone */
+    struct {
+        const struct crowd *crowd;
+        const struct counted *session;
+    } key; /* in broker.members */
+    struct crowd *crowd;
+    struct visitor *visitor;
+    struct counted *session; /* one count is ours */
+    uint64_t seen_ns;
+    char *id;
+    size_t id_len;
+    uint8_t language;
+    int32_t version;
+    struct addr addr;
+};
+
+/* All memberships of one connection. Exists while there is one. */
+struct visitor {
+    const struct counted *session; /* the key in broker.visitors */
+    struct list members;
+};
+
+/* The readers that wait for one queue. Once made it stays: there are never more than queues. */
+struct waiting {
+    struct queue *queue; /* the key in broker.waiting */
+    struct list holds;
+};
+
+#define TABLES 3
+
+struct table {
+    struct data_version version;
+    uint64_t changes, saved; /* equal: the file is up to date */
+};
+
+struct broker {
+    struct store *store;
+    struct vfs *vfs;
+    struct clock *clock;
+    const struct broker_out *out;
+    struct broker_options set; /* its texts are copies */
+    char *texts[3];
+    struct buf added; /* properties that every message gets, as text */
+    char note[320];
+
+    struct room room; /* core */
+    struct dice dice;
+    struct table tables[TABLES];
+    struct map topics, groups;       /* name → struct topic, struct group */
+    struct buf forbidden;            /* forbiddenTable of subscriptionGroup.json, kept as it was */
+    struct map progress;             /* topic@group → struct progress */
+    struct map consumers, producers; /* group → struct crowd */
+    struct map members;              /* crowd and session → struct member */
+    struct map visitors;             /* session → struct visitor */
+    struct list members_by_time;
+    struct map waiting; /* queue → struct waiting */
+    struct list hold_slots[HOLD_SLOTS];
+    uint64_t hold_tick; /* the slot that was looked at last */
+    uint32_t n_holds;
+};
+
+/* ---- afterwards ---- */
+
+/* A group's members are to be told. The sessions are counted. */
+struct notice {
+    struct notice *next;
+    size_t n, group_len;
+    struct counted **sessions;
+    char group[];
+};
+
+struct after {
+    struct notice *notices;
+    struct list gone; /* members that are no more, by their by_time */
+    bool topics_changed;
+};
+
+void after_init(struct after *after);
+void after_run(struct broker *b, struct after *after); /* no key held */
+
+/* ---- topics.c, room: core ---- */
+
+struct topic *topic_find(struct broker *b, struct bytes name);
+/* Adds or replaces, without asking for the limit. */
+must_check enum err topic_put(struct broker *b, const struct topic_settings *set,
+                              struct topic **out);
+/* A new one: limit, version, news. */
+must_check enum err topic_create(struct broker *b, const struct topic_settings *set,
+                                 struct after *after, struct topic **out, struct fault *why);
+/* The topic a message is sent to, made from its template if it is new. */
+must_check enum err topic_for_send(struct broker *b, const struct produce *r, struct after *after,
+                                   struct topic **out, struct fault *why);
+/* Adds %RETRY%group if there is none. */
+must_check enum err topic_for_retry(struct broker *b, const struct group *group,
+                                    struct after *after, struct fault *why);
+/* The handle; NULL: no memory. `queue_id` is below topic_width(). */
+struct queue *topic_queue(struct broker *b, struct topic *topic, int32_t queue_id);
+int32_t topic_width(const struct topic *topic); /* the larger of its two queue counts */
+must_check enum err topics_add_system(struct broker *b);
+void topic_free(struct topic *topic);
+
+/* ---- groups.c, room: core ---- */
+
+struct group *group_find(struct broker *b, struct bytes name);
+must_check enum err group_put(struct broker *b, const struct group_settings *set,
+                              struct group **out);
+/* The group, made if it is new and that is allowed. */
+must_check enum err group_need(struct broker *b, struct bytes name, struct group **out,
+                               struct fault *why);
+must_check enum err groups_add_system(struct broker *b);
+
+/* ---- clients.c, room: core ---- */
+
+const struct crowd *consumers_find(struct broker *b, struct bytes group);
+void clients_clear(struct broker *b); /* no key needed: at the end */
+
+/* ---- subs.c: what a group subscribes to ---- */
+
+must_check enum err subs_check(const struct membership *m, struct fault *why); /* no key needed */
+/* Room: core. The last heartbeat of any member decides for the whole group. `*changed`: topics came
+ * or went, not merely another expression for one of them. */
+must_check enum err subs_update(struct broker *b, struct crowd *crowd, const struct membership *m,
+                                bool *changed);
+const struct sub *subs_find(const struct crowd *crowd, struct bytes topic);
+void subs_clear(struct crowd *crowd);
+
+/* ---- filter.c ---- */
+
+bool filter_wants(const struct filter *f, int64_t tags_code);
+
+/* ---- offsets.c, room: core ---- */
+
+/* -1: none is stored. */
+int64_t progress_get(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id);
+must_check enum err progress_set(struct broker *b, struct bytes group, struct bytes topic,
+                                 int32_t queue_id, int64_t offset);
+/* From a file: the whole entry, replacing one of the same key. */
+must_check enum err progress_put(struct broker *b, struct bytes key, const struct place *places,
+                                 size_t n);
+void progress_free(struct progress *p);
+
+/* ---- save.c, room: core ---- */
+
+must_check enum err tables_load(struct broker *b, struct fault *why);
+/* The table is no longer what its file says; its version goes up. */
+void table_changed(struct broker *b, enum table_name which);
+
+#endif

@@ -1,0 +1,172 @@
+/* core.c - the core room itself: opening, closing, and what happens after the key is given back. */
+#include "broker/broker_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static enum err options_take(struct broker *b, const struct broker_options *options);
+static enum err added_make(struct broker *b);
+static void core_init(struct broker *b);
+static enum err core_fill(struct broker *b, struct fault *why);
+static void broker_free(struct broker *b);
+
+enum err broker_open(const struct broker_options *options, struct broker **out, struct fault *why)
+{
+    struct broker *b = calloc(1, sizeof *b);
+    if (!b)
+        return ERR_NO_MEMORY;
+    core_init(b);
+
+    enum err err = options_take(b, options);
+    if (!err)
+        err = added_make(b);
+    if (!err)
+        err = b->vfs->calls->mkdir(b->vfs, "config", why);
+    if (!err)
+        err = core_fill(b, why);
+    if (err) {
+        broker_free(b);
+        return err;
+    }
+    *out = b;
+    return OK;
+}
+
+enum err broker_close(struct broker *b, struct fault *why)
+{
+    enum err err = broker_save_turn(b, why);
+    broker_free(b);
+    return err;
+}
+
+const char *broker_note(const struct broker *b)
+{
+    return b->note;
+}
+
+/* ---- opening ---- */
+
+static void core_init(struct broker *b)
+{
+    room_init(&b->room, "core", ROOM_CORE);
+    b->added = buf_upto(4096);
+    b->forbidden = buf_upto(16 << 20);
+    list_init(&b->members_by_time);
+    for (size_t i = 0; i < HOLD_SLOTS; i++)
+        list_init(&b->hold_slots[i]);
+}
+
+static enum err options_take(struct broker *b, const struct broker_options *options)
+{
+    b->store = options->store;
+    b->vfs = options->vfs;
+    b->clock = options->clock;
+    b->out = options->out;
+    b->set = *options;
+    const char **texts[] = {&b->set.cluster, &b->set.name, &b->set.region};
+    for (size_t i = 0; i < 3; i++) {
+        b->texts[i] = strdup(*texts[i]);
+        if (!b->texts[i])
+            return ERR_NO_MEMORY;
+        *texts[i] = b->texts[i];
+    }
+
+    b->dice = dice_seeded(options->seed);
+    struct map *maps[] = {&b->topics,    &b->groups,  &b->progress, &b->consumers,
+                          &b->producers, &b->members, &b->visitors, &b->waiting};
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        map_init(maps[i], dice_next(&b->dice));
+    b->hold_tick = clock_ns(b->clock) / HOLD_SLOT_NS;
+    return OK;
+}
+
+/* MSG_REGION, TRACE_ON and CLUSTER are the same for every message, so their text is made once. */
+static enum err added_make(struct broker *b)
+{
+    uint8_t text[4096];
+    struct wr w = wr_over(text, sizeof text);
+    props_add(&w, PROP_MSG_REGION, bytes_str(b->set.region));
+    props_add(&w, PROP_TRACE_ON, b->set.trace_on ? BYTES("true") : BYTES("false"));
+    props_add(&w, PROP_CLUSTER, bytes_str(b->set.cluster));
+    if (w.full)
+        return ERR_TOO_BIG;
+    buf_add(&b->added, wr_bytes(&w));
+    return b->added.err;
+}
+
+/* What the files say comes first; what every broker has is added where it is missing. */
+static enum err core_fill(struct broker *b, struct fault *why)
+{
+    room_enter(&b->room);
+    for (size_t i = 0; i < TABLES; i++)
+        b->tables[i].version.timestamp = clock_ms(b->clock);
+    enum err err = tables_load(b, why);
+    if (!err)
+        err = topics_add_system(b);
+    if (!err)
+        err = groups_add_system(b);
+    room_leave(&b->room);
+    return err;
+}
+
+static void broker_free(struct broker *b)
+{
+    size_t i;
+    void *each;
+    clients_clear(b);
+    for (i = 0; (each = map_next(&b->topics, &i));)
+        topic_free(each);
+    for (i = 0; (each = map_next(&b->groups, &i));)
+        free(each);
+    for (i = 0; (each = map_next(&b->progress, &i));)
+        progress_free(each);
+    for (i = 0; (each = map_next(&b->waiting, &i));)
+        free(each);
+    map_clear(&b->topics);
+    map_clear(&b->groups);
+    map_clear(&b->progress);
+    map_clear(&b->waiting);
+    buf_clear(&b->added);
+    buf_clear(&b->forbidden);
+    for (i = 0; i < 3; i++)
+        free(b->texts[i]);
+    room_clear(&b->room);
+    free(b);
+}
+
+/* ---- afterwards ---- */
+
+void after_init(struct after *after)
+{
+    *after = (struct after){0};
+    list_init(&after->gone);
+}
+
+static void notice_send(struct broker *b, struct notice *notice)
+{
+    struct bytes group = bytes_of(notice->group, notice->group_len);
+    for (size_t i = 0; i < notice->n; i++) {
+        if (b->out && b->out->group_changed)
+            b->out->group_changed(notice->sessions[i], group);
+        counted_drop(notice->sessions[i]);
+    }
+}
+
+void after_run(struct broker *b, struct after *after)
+{
+    while (after->notices) {
+        struct notice *notice = after->notices;
+        after->notices = notice->next;
+        notice_send(b, notice);
+        free(notice->sessions);
+        free(notice);
+    }
+    for (struct link *k; (k = list_pop(&after->gone));) {
+        struct member *member = list_entry(k, struct member, by_time);
+        counted_drop(member->session);
+        free(member->id);
+        free(member);
+    }
+    if (after->topics_changed && b->out && b->out->topics_changed)
+        b->out->topics_changed(b->out->user);
+}

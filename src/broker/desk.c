@@ -1,0 +1,360 @@
+/* desk.c - preparing messages outside the core: counting, checking, dressing them in the
+ * properties that a stored message has.
+ *
+ * Each message's properties are written anew into the desk's text: the client's own, without those
+ * that only the broker may set, then the broker's. Bodies are not touched but for their CRC.
+ */
+#include "broker/produce_int.h"
+
+#include "base/crc32.h"
+
+#include <stdlib.h>
+#include <strings.h>
+
+#define MESSAGES_START 256
+#define TEXT_START     (64u << 10)
+#define KEEP_MESSAGES  8192 /* a desk that had to hold more shrinks again */
+#define KEEP_TEXT      (8u << 20)
+#define UNIQ_TEXT_MAX  (sizeof "UNIQ_KEY" + ID_TEXT_MAX)
+
+enum err desk_open(struct broker *b, struct desk **out)
+{
+    struct desk *desk = calloc(1, sizeof *desk);
+    if (!desk)
+        return ERR_NO_MEMORY;
+    desk->broker = b;
+    room_enter(&b->room);
+    uint64_t chance = dice_next(&b->dice); /* where Java has its pid and class loader */
+    room_leave(&b->room);
+    id_maker_init(&desk->ids, &b->set.host, (uint16_t)chance, (uint32_t)(chance >> 16));
+    *out = desk;
+    return OK;
+}
+
+void desk_close(struct desk *desk)
+{
+    if (!desk)
+        return;
+    free(desk->drafts);
+    free(desk->stored);
+    free(desk->text);
+    free(desk);
+}
+
+const struct stored *desk_stored(const struct desk *desk)
+{
+    return desk->stored;
+}
+
+/* ---- room for all ---- */
+
+/* Counts the request's messages and the properties' bytes, and refuses what cannot be counted. */
+static enum err request_measure(struct produce *r, size_t *messages, size_t *text)
+{
+    if (!r->batch) {
+        *messages = 1;
+        *text = r->props.len;
+        return OK;
+    }
+    struct rd rd = rd_over(r->body);
+    struct batch_item item;
+    size_t n = 0, props = 0;
+    for (bool more;; n++) {
+        if (batch_next(&rd, &item, &more))
+            return fault_set(&r->why, ERR_MALFORMED, "message %zu of the batch is malformed", n);
+        if (!more)
+            break;
+        props += item.props.len;
+        if (n == BATCH_MAX)
+            return fault_set(&r->why, ERR_TOO_BIG, "a batch of more than %d messages", BATCH_MAX);
+    }
+    if (n == 0)
+        return fault_set(&r->why, ERR_MALFORMED, "a batch without messages");
+    *messages = n;
+    *text = props;
+    return OK;
+}
+
+static bool messages_reserve(struct desk *desk, size_t n)
+{
+    if (n <= desk->cap && !(desk->cap > KEEP_MESSAGES && n <= KEEP_MESSAGES))
+        return true;
+    size_t cap = n < MESSAGES_START ? MESSAGES_START : n + n / 2;
+    free(desk->drafts);
+    free(desk->stored);
+    desk->drafts = malloc(cap * sizeof *desk->drafts);
+    desk->stored = malloc(cap * sizeof *desk->stored);
+    desk->cap = desk->drafts && desk->stored ? cap : 0;
+    return desk->cap > 0;
+}
+
+static bool text_reserve(struct desk *desk, size_t n)
+{
+    if (n <= desk->text_cap && !(desk->text_cap > KEEP_TEXT && n <= KEEP_TEXT))
+        return true;
+    size_t cap = n < TEXT_START ? TEXT_START : n + n / 2;
+    free(desk->text);
+    desk->text = malloc(cap);
+    desk->text_cap = desk->text ? cap : 0;
+    return desk->text_cap > 0;
+}
+
+/* One reservation for the whole turn, so that slices of the text stay where they are. */
+static bool desk_reserve(struct desk *desk, struct produce *requests, size_t n)
+{
+    size_t messages = 0, text = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t m = 0, t = 0;
+        if (requests[i].err)
+            continue;
+        requests[i].err = request_measure(&requests[i], &m, &t);
+        if (requests[i].err)
+            continue;
+        messages += m;
+        text += t + m * (desk->broker->added.len + UNIQ_TEXT_MAX + 1);
+    }
+    desk->n = 0;
+    if (!messages_reserve(desk, messages) || !text_reserve(desk, text))
+        return false;
+    desk->w = wr_over(desk->text, desk->text_cap);
+    return true;
+}
+
+/* ---- what a message asks for ---- */
+
+enum prop_kind {
+    KIND_OTHER,
+    KIND_OURS, /* set by the broker alone: dropped */
+    KIND_UNIQ_KEY,
+    KIND_WAIT,
+    KIND_DELAY,
+    KIND_HALF,
+    KIND_TIMER,
+    KIND_TIMED, /* its timer is already over */
+    KIND_INNER,
+};
+
+static enum prop_kind prop_kind(struct bytes name)
+{
+    static const struct {
+        const char *name;
+        uint8_t len;
+        uint8_t kind;
+    } known[] = {
+#define KNOWN(text, kind) {text, sizeof(text) - 1, kind}
+        KNOWN("UNIQ_KEY", KIND_UNIQ_KEY),
+        KNOWN("WAIT", KIND_WAIT),
+        KNOWN("MSG_REGION", KIND_OURS),
+        KNOWN("TRACE_ON", KIND_OURS),
+        KNOWN("CLUSTER", KIND_OURS),
+        KNOWN("POP_CK", KIND_OURS),
+        KNOWN("DELAY", KIND_DELAY),
+        KNOWN("TRAN_MSG", KIND_HALF),
+        KNOWN("TIMER_DELAY_SEC", KIND_TIMER),
+        KNOWN("TIMER_DELAY_MS", KIND_TIMER),
+        KNOWN("TIMER_DELIVER_MS", KIND_TIMER),
+        KNOWN("TIMER_OUT_MS", KIND_TIMED),
+        KNOWN("INNER_NUM", KIND_INNER),
+#undef KNOWN
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].len == name.len && memcmp(known[i].name, name.at, name.len) == 0)
+            return (enum prop_kind)known[i].kind;
+    return KIND_OTHER;
+}
+
+struct asks {
+    struct bytes uniq_key, wait, delay, half;
+    bool timer, timed, inner;
+};
+
+static bool is_true(struct bytes value) /* as Java's Boolean.parseBoolean */
+{
+    return value.len == 4 && strncasecmp((const char *)value.at, "true", 4) == 0;
+}
+
+/* Notes what the properties ask for. Returns the bytes of those that may stay, each with its end.
+ */
+static size_t props_scan(struct bytes props, struct asks *asks)
+{
+    struct prop p;
+    size_t stay = 0;
+    *asks = (struct asks){0};
+    while (props_next(&props, &p)) {
+        switch (prop_kind(p.name)) {
+        case KIND_OURS:
+            continue;
+        case KIND_UNIQ_KEY:
+            asks->uniq_key = p.value;
+            break;
+        case KIND_WAIT:
+            asks->wait = p.value;
+            break;
+        case KIND_DELAY:
+            asks->delay = p.value;
+            break;
+        case KIND_HALF:
+            asks->half = p.value;
+            break;
+        case KIND_TIMER:
+            asks->timer = true;
+            break;
+        case KIND_TIMED:
+            asks->timed = true;
+            break;
+        case KIND_INNER:
+            asks->inner = true;
+            break;
+        case KIND_OTHER:
+            break;
+        }
+        stay += p.name.len + p.value.len + 2;
+    }
+    return stay;
+}
+
+/* Copies the client's properties, without those that are ours to set and those that nobody can
+ * read. Nearly always that is all of them, and then they are copied at once. */
+static void props_copy(struct wr *w, struct bytes props, struct asks *asks)
+{
+    size_t stay = props_scan(props, asks);
+    if (stay == props.len || stay == props.len + 1) {
+        wr_bytes_of(w, props);
+        if (stay > props.len)
+            wr_u8(w, '\2'); /* 4.9 clients leave the last one out */
+        return;
+    }
+    struct prop p;
+    while (props_next(&props, &p))
+        if (prop_kind(p.name) != KIND_OURS)
+            props_add(w, p.name, p.value);
+}
+
+/* A message that is to come later, or only if something else happens, must not be delivered at
+ * once. */
+static enum err asks_refuse(const struct asks *asks, int32_t sys_flag, struct fault *why)
+{
+    if (is_true(asks->half) || (sys_flag & SYS_TX_MASK))
+        return fault_set(why, ERR_UNSUPPORTED, "transactional messages are not supported yet");
+    if (asks->delay.len > 0) {
+        int32_t level;
+        if (!bytes_to_i32(asks->delay, &level))
+            return fault_set(why, ERR_MALFORMED, "the property DELAY is not a number");
+        if (level > 0)
+            return fault_set(why, ERR_UNSUPPORTED,
+                             "delayed messages (DELAY=%d) are not supported yet", level);
+    }
+    if (asks->timer && !asks->timed)
+        return fault_set(why, ERR_UNSUPPORTED, "timed messages (TIMER_…) are not supported yet");
+    if (asks->inner || (sys_flag & SYS_INNER_BATCH))
+        return fault_set(why, ERR_MALFORMED, "an inner batch, but the topic is not of that kind");
+    return OK;
+}
+
+/* ---- one message, one request ---- */
+
+static void uniq_key_note(struct produce *r, struct bytes key)
+{
+    size_t len = key.len < sizeof r->uniq_key ? key.len : sizeof r->uniq_key - 1;
+    memcpy(r->uniq_key, key.at, len);
+    r->uniq_key[len] = 0;
+}
+
+static enum err message_prepare(struct desk *desk, struct produce *r, const struct batch_item *item,
+                                struct asks *asks)
+{
+    struct broker *b = desk->broker;
+    struct wr props = wr_over(desk->w.at, wr_room(&desk->w));
+    props_copy(&props, item->props, asks);
+    enum err err = asks_refuse(asks, r->sys_flag, &r->why);
+    if (err)
+        return err;
+    char made[ID_TEXT_MAX];
+    if (asks->uniq_key.len == 0) {
+        size_t len = id_make(&desk->ids, desk->now_ms, made);
+        props_add(&props, PROP_UNIQ_KEY, bytes_of(made, len));
+        asks->uniq_key = bytes_of(props.at - 1 - len, len);
+    }
+    wr_bytes_of(&props, buf_bytes(&b->added));
+    invariant(!props.full); /* desk_reserve made room */
+    if (wr_len(&props) > RECORD_PROPS_MAX)
+        return fault_set(&r->why, ERR_TOO_BIG, "the properties have %zu bytes, more than %d",
+                         wr_len(&props), RECORD_PROPS_MAX);
+
+    desk->w.at = props.at;
+    desk->drafts[desk->n++] = (struct draft){
+        .topic = r->topic,
+        .body = item->body,
+        .props = wr_bytes(&props),
+        .body_crc = crc32_positive(item->body),
+        .flag = item->flag,
+        .sys_flag = r->sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6),
+        .reconsume_times = r->reconsume_times,
+        .born_ms = r->born_ms,
+        .born_host = r->born_host,
+        .store_host = b->set.host,
+    };
+    return OK;
+}
+
+/* The batch's own properties say whether to wait and name it; the messages keep theirs. Witness:
+ * before Apache's #9416 the batch's UNIQ_KEY was put on every message, and consumers saw
+ * duplicates. */
+static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks *asks)
+{
+    struct rd rd = rd_over(r->body);
+    struct batch_item item;
+    for (bool more;;) {
+        enum err err = batch_next(&rd, &item, &more);
+        if (err || !more)
+            break; /* the measuring has seen that it is well-formed */
+        err = message_prepare(desk, r, &item, asks);
+        if (err)
+            return err;
+        if (desk->n - 1 == r->first)
+            uniq_key_note(r, asks->uniq_key);
+        desk->drafts[desk->n - 1].with_next = true;
+    }
+    desk->drafts[desk->n - 1].with_next = false;
+
+    struct bytes key;
+    if (props_get(r->props, PROP_UNIQ_KEY, &key))
+        uniq_key_note(r, key);
+    asks->wait = (struct bytes){0};
+    (void)props_get(r->props, PROP_WAIT, &asks->wait);
+    return OK;
+}
+
+static enum err request_prepare(struct desk *desk, struct produce *r)
+{
+    size_t first = desk->n;
+    uint8_t *text = desk->w.at;
+    struct asks asks;
+    struct batch_item whole = {r->flag, r->body, r->props};
+    r->first = (uint32_t)first;
+    enum err err =
+        r->batch ? batch_prepare(desk, r, &asks) : message_prepare(desk, r, &whole, &asks);
+    if (err) {
+        desk->n = first;
+        desk->w.at = text;
+        return err;
+    }
+    if (!r->batch)
+        uniq_key_note(r, asks.uniq_key);
+    r->count = (uint32_t)(desk->n - first);
+    r->wait = asks.wait.len == 0 || is_true(asks.wait);
+    return OK;
+}
+
+void desk_prepare(struct desk *desk, struct produce *requests, size_t n)
+{
+    bool fits = desk_reserve(desk, requests, n);
+    desk->now_ms = clock_ms(desk->broker->clock);
+    for (size_t i = 0; i < n; i++) {
+        struct produce *r = &requests[i];
+        if (!r->err && !fits)
+            r->err = fault_set(&r->why, ERR_NO_MEMORY, "no memory to prepare the message");
+        if (!r->err)
+            r->err = request_prepare(desk, r);
+    }
+}

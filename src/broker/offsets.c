@@ -1,0 +1,218 @@
+/* offsets.c - how far each group has come in each queue, and where queues begin and end. */
+#include "broker/broker_int.h"
+
+#include <stdlib.h>
+
+#define VERSION_COMMITS 500 /* the data version rises with every 500th commit, as Apache's does */
+
+static bool queue_is_recent(struct broker *b, struct bytes topic, int32_t queue_id);
+
+enum err broker_offset_commit(struct broker *b, struct bytes group, struct bytes topic,
+                              int32_t queue_id, int64_t offset, struct fault *why)
+{
+    if (offset < 0)
+        return fault_set(why, ERR_INVALID, "an offset of %lld cannot be committed",
+                         (long long)offset);
+
+    room_enter(&b->room);
+    const struct topic *known = topic_find(b, topic);
+    enum err err;
+    if (!group_find(b, group))
+        err = fault_set(why, ERR_UNKNOWN_GROUP, "group [%.*s] does not exist", BRIEF(group));
+    else if (!known)
+        err = fault_set(why, ERR_UNKNOWN_TOPIC, "topic[%.*s] not exist, apply first please!",
+                        BRIEF(topic));
+    else if (queue_id < 0 || queue_id >= topic_width(known))
+        err = fault_set(why, ERR_INVALID, "queueId[%d] is illegal, topic[%.*s] has %d queues",
+                        queue_id, BRIEF(topic), topic_width(known));
+    else
+        err = progress_set(b, group, topic, queue_id, offset);
+    room_leave(&b->room);
+    return err;
+}
+
+/* Witness: ConsumerManageProcessor.queryConsumerOffset. A queue that is empty counts as recent:
+ * nothing is skipped by beginning at its first message. */
+enum err broker_offset_query(struct broker *b, struct bytes group, struct bytes topic,
+                             int32_t queue_id, bool zero_if_none, int64_t *out, struct fault *why)
+{
+    room_enter(&b->room);
+    const struct topic *known = topic_find(b, topic);
+    bool there = known && queue_id >= 0 && queue_id < topic_width(known);
+    int64_t offset = progress_get(b, group, topic, queue_id);
+    room_leave(&b->room);
+
+    if (offset < 0 && there && zero_if_none && queue_is_recent(b, topic, queue_id))
+        offset = 0;
+    if (offset < 0)
+        return fault_set(why, ERR_NOT_FOUND, "Not found, maybe this group consumer boot first");
+    *out = offset;
+    return OK;
+}
+
+/* A queue that is unknown begins and ends at 0, as on an Apache broker. */
+enum err broker_bound(struct broker *b, struct bytes topic, int32_t queue_id,
+                      enum queue_bound which, int64_t timestamp, int64_t *out, struct fault *why)
+{
+    (void)why;
+    struct queue *queue = queue_id < 0 ? NULL : store_queue_find(b->store, topic, queue_id);
+    if (!queue) {
+        *out = which == BOUND_EARLIEST_TIME ? -1 : 0;
+        return OK;
+    }
+    switch (which) {
+    case BOUND_MIN:
+        *out = queue_min(b->store, queue);
+        break;
+    case BOUND_MAX:
+        *out = queue_max(queue);
+        break;
+    case BOUND_TIME:
+        *out = queue_search_time(b->store, queue, timestamp);
+        break;
+    case BOUND_EARLIEST_TIME:
+        *out = queue_store_time(b->store, queue, queue_min(b->store, queue));
+        break;
+    }
+    return OK;
+}
+
+/* The first message is still there, and not so much of the log has come after it that reading it
+ * all would be a surprise. */
+static bool queue_is_recent(struct broker *b, struct bytes topic, int32_t queue_id)
+{
+    struct queue *queue = store_queue_find(b->store, topic, queue_id);
+    if (!queue || queue_max(queue) == 0)
+        return true;
+    if (queue_min(b->store, queue) > 0)
+        return false;
+    if (b->set.recent_bytes == 0)
+        return true;
+
+    struct read_request request = {.max_count = 1};
+    struct read_result first;
+    store_read(b->store, queue, &request, &first);
+    if (first.status != READ_FOUND)
+        return false;
+    struct record record;
+    bool readable = record_decode(first.slices[0].bytes, &record) == OK;
+    uint64_t end = store_confirmed(b->store);
+    for (size_t i = 0; i < first.n_slices; i++)
+        counted_drop(first.slices[i].owner);
+    return readable && end - (uint64_t)record.position <= b->set.recent_bytes;
+}
+
+/* ---- the table ---- */
+
+/* topic@group in `text`; empty when it does not fit, which no known name does. */
+static struct bytes key_make(uint8_t text[PROGRESS_KEY_MAX], struct bytes group, struct bytes topic)
+{
+    struct wr w = wr_over(text, PROGRESS_KEY_MAX);
+    wr_bytes_of(&w, topic);
+    wr_u8(&w, '@');
+    wr_bytes_of(&w, group);
+    return w.full ? (struct bytes){0} : wr_bytes(&w);
+}
+
+/* The first place whose queue number is not below. */
+static size_t place_find(const struct progress *p, int32_t queue_id)
+{
+    size_t low = 0, high = p->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (p->places[middle].queue_id < queue_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Room: core. */
+int64_t progress_get(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id)
+{
+    room_held(&b->room);
+    uint8_t text[PROGRESS_KEY_MAX];
+    const struct progress *p = map_get(&b->progress, key_make(text, group, topic));
+    if (!p)
+        return -1;
+    size_t i = place_find(p, queue_id);
+    return i < p->n && p->places[i].queue_id == queue_id ? p->places[i].offset : -1;
+}
+
+void progress_free(struct progress *p)
+{
+    if (p)
+        free(p->places);
+    free(p);
+}
+
+static enum err progress_make(struct broker *b, struct bytes key, struct progress **out)
+{
+    struct progress *p = calloc(1, sizeof *p + key.len);
+    if (!p)
+        return ERR_NO_MEMORY;
+    p->key_len = key.len;
+    memcpy(p->key, key.at, key.len);
+    enum err err = map_put(&b->progress, bytes_of(p->key, p->key_len), p);
+    if (err) {
+        free(p);
+        return err;
+    }
+    *out = p;
+    return OK;
+}
+
+static enum err place_set(struct progress *p, int32_t queue_id, int64_t offset)
+{
+    size_t i = place_find(p, queue_id);
+    if (i < p->n && p->places[i].queue_id == queue_id) {
+        p->places[i].offset = offset;
+        return OK;
+    }
+    if (p->n == p->cap) {
+        size_t cap = p->cap ? p->cap * 2 : 4;
+        struct place *places = realloc(p->places, cap * sizeof *places);
+        if (!places)
+            return ERR_NO_MEMORY;
+        p->places = places;
+        p->cap = cap;
+    }
+    memmove(&p->places[i + 1], &p->places[i], (p->n - i) * sizeof *p->places);
+    p->places[i] = (struct place){queue_id, offset};
+    p->n++;
+    return OK;
+}
+
+/* Room: core. */
+enum err progress_set(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
+                      int64_t offset)
+{
+    room_held(&b->room);
+    uint8_t text[PROGRESS_KEY_MAX];
+    struct bytes key = key_make(text, group, topic);
+    if (key.len == 0)
+        return ERR_TOO_BIG;
+    struct progress *p = map_get(&b->progress, key);
+    enum err err = p ? OK : progress_make(b, key, &p);
+    if (!err)
+        err = place_set(p, queue_id, offset);
+    if (err)
+        return err;
+    if (++b->tables[TABLE_OFFSETS].changes % VERSION_COMMITS == 0) {
+        b->tables[TABLE_OFFSETS].version.counter++;
+        b->tables[TABLE_OFFSETS].version.timestamp = clock_ms(b->clock);
+    }
+    return OK;
+}
+
+/* Room: core. */
+enum err progress_put(struct broker *b, struct bytes key, const struct place *places, size_t n)
+{
+    room_held(&b->room);
+    struct progress *p = map_get(&b->progress, key);
+    enum err err = p ? OK : progress_make(b, key, &p);
+    for (size_t i = 0; !err && i < n; i++)
+        err = place_set(p, places[i].queue_id, places[i].offset);
+    return err;
+}

@@ -1,0 +1,179 @@
+/* produce.c - accepting messages.
+ *
+ *     check      names and sizes, which need nothing but the request      no key
+ *     prepare    properties and CRC, at the desk                          no key
+ *     place      topic, permission, queue                                 core
+ *     store      all that is left, at once                                the log's own
+ */
+#include "broker/produce_int.h"
+
+static enum err request_check(struct broker *b, struct produce *r);
+static enum err request_place(struct desk *desk, struct produce *r, struct after *after);
+static void requests_store(struct desk *desk, struct produce *requests, size_t n, uint64_t *end);
+
+void broker_produce(struct broker *b, struct desk *desk, struct produce *requests, size_t n,
+                    uint64_t *end)
+{
+    struct after after;
+    after_init(&after);
+    *end = 0;
+    for (size_t i = 0; i < n; i++)
+        requests[i].err = request_check(b, &requests[i]);
+    desk_prepare(desk, requests, n);
+
+    size_t kept = 0; /* the drafts of refused requests are left out */
+    room_enter(&b->room);
+    for (size_t i = 0; i < n; i++) {
+        struct produce *r = &requests[i];
+        if (!r->err)
+            r->err = request_place(desk, r, &after);
+        if (r->err)
+            continue;
+        if (r->first != kept)
+            memmove(&desk->drafts[kept], &desk->drafts[r->first], r->count * sizeof *desk->drafts);
+        r->first = (uint32_t)kept;
+        kept += r->count;
+    }
+    room_leave(&b->room);
+    after_run(b, &after);
+    desk->n = kept;
+    if (kept > 0)
+        requests_store(desk, requests, n, end);
+}
+
+/* ---- what the request alone shows ---- */
+
+static enum err request_check(struct broker *b, struct produce *r)
+{
+    if (topic_name_check(r->topic, &r->why))
+        return ERR_INVALID; /* too long or ill-formed, the sentence tells */
+    if (topic_refuses_clients(r->topic))
+        return fault_set(&r->why, ERR_DENIED, "Sending message to topic[%.*s] is forbidden.",
+                         BRIEF(r->topic));
+    if (r->body.len > b->set.max_message_size)
+        return fault_set(&r->why, ERR_TOO_BIG,
+                         "the body has %zu bytes, more than %u (maxMessageSize)", r->body.len,
+                         b->set.max_message_size);
+    if (r->props.len > RECORD_PROPS_MAX)
+        return fault_set(&r->why, ERR_TOO_BIG, "the properties have %zu bytes, more than %d",
+                         r->props.len, RECORD_PROPS_MAX);
+    if (r->batch && bytes_start(r->topic, RETRY_PREFIX))
+        return fault_set(&r->why, ERR_MALFORMED, "batch request does not support retry group");
+    if (r->batch && r->topic.len > NAME_TOPIC_MAX)
+        return fault_set(&r->why, ERR_MALFORMED,
+                         "a batch to a topic whose name has more than %d bytes", NAME_TOPIC_MAX);
+    return OK;
+}
+
+/* ---- topic and queue ---- */
+
+/* Room: core. A message that a consumer gave up is for its own group, and not for ever. */
+static enum err retry_check(struct broker *b, const struct produce *r, struct fault *why)
+{
+    room_held(&b->room);
+    struct bytes name = bytes_from(r->topic, RETRY_PREFIX.len);
+    const struct group *group = group_find(b, name);
+    if (!group)
+        return fault_set(why, ERR_UNKNOWN_GROUP, "subscription group not exist, %.*s", BRIEF(name));
+    if (r->reconsume_times > group->set.retry_max)
+        return fault_set(why, ERR_UNSUPPORTED,
+                         "the message was tried %d times and belongs to the dead letters, which "
+                         "are not supported yet",
+                         r->reconsume_times);
+    return OK;
+}
+
+/* Room: core. */
+static enum err queue_choose(struct broker *b, const struct topic *topic, const struct produce *r,
+                             int32_t *out, struct fault *why)
+{
+    room_held(&b->room);
+    if (r->queue_id >= topic_width(topic))
+        return fault_set(why, ERR_INVALID,
+                         "request queueId[%d] is illegal, topic[%.*s] has %d queues", r->queue_id,
+                         BRIEF(r->topic), topic_width(topic));
+    if (r->queue_id >= 0) {
+        *out = r->queue_id;
+        return OK;
+    }
+    if (topic->set.write_queues <= 0)
+        return fault_set(why, ERR_INVALID, "topic[%.*s] has no queue to write to", BRIEF(r->topic));
+    *out = (int32_t)dice_below(&b->dice, (uint64_t)topic->set.write_queues);
+    return OK;
+}
+
+/* Room: core. */
+static enum err request_place(struct desk *desk, struct produce *r, struct after *after)
+{
+    struct broker *b = desk->broker;
+    room_held(&b->room);
+    if (!(b->set.perm & PERM_WRITE))
+        return fault_set(&r->why, ERR_DENIED,
+                         "this broker may not be written to (brokerPermission)");
+    enum err err = bytes_start(r->topic, RETRY_PREFIX) ? retry_check(b, r, &r->why) : OK;
+    if (err)
+        return err;
+    struct topic *topic = NULL;
+    err = topic_for_send(b, r, after, &topic, &r->why);
+    if (err)
+        return err;
+    if (!(topic->set.perm & PERM_WRITE))
+        return fault_set(&r->why, ERR_DENIED, "the topic[%.*s] sending message is forbidden",
+                         BRIEF(r->topic));
+    err = queue_choose(b, topic, r, &r->stored_queue_id, &r->why);
+    if (err)
+        return err;
+    struct queue *queue = topic_queue(b, topic, r->stored_queue_id);
+    if (!queue)
+        return fault_set(&r->why, ERR_NO_MEMORY, "no memory for queue %d", r->stored_queue_id);
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct draft *draft = &desk->drafts[r->first + i];
+        draft->queue = queue;
+        draft->queue_id = r->stored_queue_id;
+        if (topic->set.multi_tag)
+            draft->sys_flag |= SYS_MULTI_TAGS;
+    }
+    return OK;
+}
+
+/* ---- the log ---- */
+
+/* Nothing was stored: everybody gets the reason. */
+static void requests_fail(struct desk *desk, struct produce *requests, size_t n, enum err err)
+{
+    struct fault state = {0};
+    (void)store_state(desk->broker->store, &state);
+    for (size_t i = 0; i < n; i++) {
+        if (requests[i].err)
+            continue;
+        requests[i].err = fault_set(&requests[i].why, err, "the message was not stored: %s",
+                                    state.text[0] ? state.text : err_text(err));
+    }
+}
+
+static void request_answer(const struct desk *desk, struct produce *r)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        enum err err = desk->stored[r->first + i].err;
+        if (err) {
+            r->err = fault_set(&r->why, err, "the message was not stored: its record is %s",
+                               err_text(err));
+            return;
+        }
+    }
+    r->queue_offset = desk->stored[r->first].queue_offset;
+}
+
+static void requests_store(struct desk *desk, struct produce *requests, size_t n, uint64_t *end)
+{
+    uint64_t upto;
+    enum err err = store_append(desk->broker->store, desk->drafts, desk->n, desk->stored, &upto);
+    if (err) {
+        requests_fail(desk, requests, n, err);
+        return;
+    }
+    *end = upto;
+    for (size_t i = 0; i < n; i++)
+        if (!requests[i].err)
+            request_answer(desk, &requests[i]);
+}

@@ -1,0 +1,125 @@
+/* pull.c - may this group read this queue, from where, and which messages? */
+#include "broker/broker_int.h"
+
+static enum err pull_allow(struct broker *b, const struct pull *pull, struct pulled *out,
+                           struct fault *why);
+
+static bool wants(void *user, int64_t tags_code)
+{
+    return filter_wants(user, tags_code);
+}
+
+/* The read itself happens without the key: what it touches never changes. */
+enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *out,
+                     struct fault *why)
+{
+    struct pulled result;
+    room_enter(&b->room);
+    enum err err = pull_allow(b, pull, &result, why);
+    room_leave(&b->room);
+    if (err)
+        return err;
+
+    out->queue = result.queue;
+    out->filter = result.filter;
+    out->topic_sys_flag = result.topic_sys_flag;
+    out->group_sys_flag = result.group_sys_flag;
+    uint32_t count = pull->max_count < PULL_COUNT ? pull->max_count : PULL_COUNT;
+    struct read_request request = {
+        .offset = pull->offset,
+        .max_count = count ? count : 1,
+        .max_bytes = PULL_BYTES,
+        .wants = out->filter.all ? NULL : wants,
+        .user = &out->filter,
+    };
+    store_read(b->store, out->queue, &request, &out->read);
+    return OK;
+}
+
+/* ---- the checks, in the order of Apache's PullMessageProcessor ---- */
+
+/* Room: core. What the group said in its heartbeats decides. */
+static enum err filter_from_group(struct broker *b, const struct pull *pull,
+                                  const struct group *group, struct filter *out, struct fault *why)
+{
+    room_held(&b->room);
+    const struct crowd *crowd = consumers_find(b, pull->group);
+    if (!crowd)
+        return fault_set(why, ERR_NOT_SUBSCRIBED, "the consumer's group info not exist: %.*s",
+                         BRIEF(pull->group));
+    if (crowd->broadcasting && !group->set.broadcast_enable)
+        return fault_set(why, ERR_DENIED,
+                         "the consumer group[%.*s] can not consume by broadcast way",
+                         BRIEF(pull->group));
+    const struct sub *sub = subs_find(crowd, pull->topic);
+    if (!sub)
+        return fault_set(why, ERR_NOT_SUBSCRIBED,
+                         "the consumer group[%.*s] is not subscribed to topic[%.*s]",
+                         BRIEF(pull->group), BRIEF(pull->topic));
+    if (sub->version < pull->sub_version)
+        return fault_set(why, ERR_STALE,
+                         "the consumer's subscription not latest: known is %lld, the pull has %lld",
+                         (long long)sub->version, (long long)pull->sub_version);
+    if (sub->filter_err)
+        return fault_set(why, sub->filter_err,
+                         "the subscription of group[%.*s] to topic[%.*s] cannot be used: %s",
+                         BRIEF(pull->group), BRIEF(pull->topic), err_text(sub->filter_err));
+    *out = sub->filter;
+    return OK;
+}
+
+/* Room: core. */
+static enum err topic_allow(struct broker *b, const struct pull *pull, struct topic **out,
+                            struct fault *why)
+{
+    room_held(&b->room);
+    struct topic *topic = topic_find(b, pull->topic);
+    if (!topic)
+        return fault_set(why, ERR_UNKNOWN_TOPIC, "topic[%.*s] not exist, apply first please!",
+                         BRIEF(pull->topic));
+    if (!(topic->set.perm & PERM_READ))
+        return fault_set(why, ERR_DENIED, "the topic[%.*s] pulling message is forbidden",
+                         BRIEF(pull->topic));
+    if (pull->queue_id < 0 || pull->queue_id >= topic->set.read_queues)
+        return fault_set(why, ERR_INVALID,
+                         "queueId[%d] is illegal, topic:[%.*s] readQueueNums:[%d]", pull->queue_id,
+                         BRIEF(pull->topic), topic->set.read_queues);
+    *out = topic;
+    return OK;
+}
+
+/* Room: core. Fills everything but `read`. */
+static enum err pull_allow(struct broker *b, const struct pull *pull, struct pulled *out,
+                           struct fault *why)
+{
+    room_held(&b->room);
+    if (!(b->set.perm & PERM_READ))
+        return fault_set(why, ERR_DENIED, "this broker may not be read from (brokerPermission)");
+    struct group *group;
+    enum err err = group_need(b, pull->group, &group, why);
+    if (err)
+        return err;
+    if (!group->set.consume_enable)
+        return fault_set(why, ERR_DENIED, "subscription group no permission, %.*s",
+                         BRIEF(pull->group));
+    struct topic *topic = NULL;
+    err = topic_allow(b, pull, &topic, why);
+    if (err)
+        return err;
+    err = pull->has_expression
+              ? filter_parse(pull->expression, pull->expression_type, &out->filter, why)
+              : filter_from_group(b, pull, group, &out->filter, why);
+    if (err)
+        return err;
+    out->queue = topic_queue(b, topic, pull->queue_id);
+    if (!out->queue)
+        return ERR_NO_MEMORY;
+    out->topic_sys_flag = topic->set.sys_flag;
+    out->group_sys_flag = group->set.sys_flag;
+
+    /* What a pull carries along may be older than what somebody asked for explicitly. */
+    if (pull->commit && pull->commit_offset >= 0 &&
+        pull->commit_offset > progress_get(b, pull->group, pull->topic, pull->queue_id))
+        return progress_set(b, pull->group, pull->topic, pull->queue_id, pull->commit_offset);
+    return OK;
+}

@@ -1,0 +1,221 @@
+/* tables.c - the text of the three tables: to rows, and back. Pure, but for the tables written.
+ *
+ *     topics.json             {"dataVersion":{…},"topicConfigTable":{"T":{…}}}
+ *     subscriptionGroup.json
+ * {"dataVersion":{…},"forbiddenTable":{},"subscriptionGroupTable":{"g":{…}}} consumerOffset.json
+ * {"dataVersion":{…},"offsetTable":{"T@g":{0:5,1:7}}}
+ *
+ * Members that we do not know are ignored, absent ones take Apache's defaults. A table without its
+ * main member, or with a name or number that cannot be, is damaged: better to stop and use the
+ * older file than to run on half of the truth.
+ */
+#include "broker/tables_int.h"
+
+#include "base/json.h"
+
+#include <stdio.h>
+
+static enum err root_read(struct bytes text, struct arena *arena, const char *member,
+                          const struct json **rows, struct data_version *version,
+                          const struct json **root, struct fault *why);
+
+/* ---- reading ---- */
+
+enum err table_check(enum table_name which, struct bytes text, struct fault *why)
+{
+    struct arena arena;
+    arena_init(&arena, TABLE_ARENA_MAX);
+    enum err err = ERR_INVALID;
+    if (which == TABLE_TOPICS)
+        err = topic_rows_read(text, &arena, &(struct topic_rows){0}, why);
+    else if (which == TABLE_GROUPS)
+        err = group_rows_read(text, &arena, &(struct group_rows){0}, why);
+    else if (which == TABLE_OFFSETS)
+        err = offset_rows_read(text, &arena, &(struct offset_rows){0}, why);
+    arena_clear(&arena);
+    return err;
+}
+
+static bool queues_possible(int32_t n)
+{
+    return n >= 0 && n <= QUEUES_MAX;
+}
+
+enum err topic_rows_read(struct bytes text, struct arena *arena, struct topic_rows *out,
+                         struct fault *why)
+{
+    struct topic_rows t = {0};
+    const struct json *table, *root;
+    enum err err = root_read(text, arena, "topicConfigTable", &table, &t.version, &root, why);
+    if (err)
+        return err;
+    t.rows = arena_alloc(arena, table->n * sizeof *t.rows);
+    if (!t.rows && table->n > 0)
+        return ERR_NO_MEMORY;
+    json_each(node, table) {
+        struct topic_settings *row = &t.rows[t.n];
+        err = topic_settings_read(node, node->key->text, arena, row);
+        if (err)
+            return err == ERR_TOO_BIG ? ERR_NO_MEMORY : err;
+        if (row->name.len == 0 || row->name.len > NAME_MAX_ANY || node->type != JSON_OBJECT)
+            return fault_set(why, ERR_DAMAGED, "entry %zu is no topic", t.n);
+        if (!queues_possible(row->read_queues) || !queues_possible(row->write_queues))
+            return fault_set(why, ERR_DAMAGED, "topic %.*s has %d read and %d write queues",
+                             BRIEF(row->name), row->read_queues, row->write_queues);
+        t.n++;
+    }
+    *out = t;
+    return OK;
+}
+
+enum err group_rows_read(struct bytes text, struct arena *arena, struct group_rows *out,
+                         struct fault *why)
+{
+    struct group_rows t = {0};
+    const struct json *table, *root;
+    enum err err = root_read(text, arena, "subscriptionGroupTable", &table, &t.version, &root, why);
+    if (err)
+        return err;
+    t.rows = arena_alloc(arena, table->n * sizeof *t.rows);
+    if (!t.rows && table->n > 0)
+        return ERR_NO_MEMORY;
+    json_each(node, table) {
+        struct group_settings *row = &t.rows[t.n];
+        *row = group_settings_read(node, node->key->text);
+        if (row->name.len == 0 || row->name.len > NAME_MAX_ANY || node->type != JSON_OBJECT)
+            return fault_set(why, ERR_DAMAGED, "entry %zu is no group", t.n);
+        if (row->retry_queues > QUEUES_MAX)
+            return fault_set(why, ERR_DAMAGED, "group %.*s has %d retry queues", BRIEF(row->name),
+                             row->retry_queues);
+        t.n++;
+    }
+    const struct json *forbidden = json_member(root, "forbiddenTable");
+    if (forbidden && forbidden->type == JSON_OBJECT)
+        t.forbidden = forbidden;
+    *out = t;
+    return OK;
+}
+
+static enum err offset_row_read(const struct json *node, struct arena *arena,
+                                struct offset_row *out, struct fault *why)
+{
+    struct offset_row row = {.key = node->key->text};
+    if (row.key.len == 0 || row.key.len > PROGRESS_KEY_MAX || node->type != JSON_OBJECT)
+        return fault_set(why, ERR_DAMAGED, "an entry is not the progress of a group");
+    row.places = arena_alloc(arena, node->n * sizeof *row.places);
+    if (!row.places && node->n > 0)
+        return ERR_NO_MEMORY;
+    json_each(place, node) {
+        struct place *p = &row.places[row.n];
+        p->offset = json_int(place, -1);
+        if (!bytes_to_i32(place->key->text, &p->queue_id) || p->queue_id < 0)
+            return fault_set(why, ERR_DAMAGED, "%.*s has no queue %.*s", BRIEF(row.key),
+                             BRIEF(place->key->text));
+        if (p->offset >= 0) /* Apache leaves -1 behind where an offset was taken back */
+            row.n++;
+    }
+    *out = row;
+    return OK;
+}
+
+enum err offset_rows_read(struct bytes text, struct arena *arena, struct offset_rows *out,
+                          struct fault *why)
+{
+    struct offset_rows t = {0};
+    const struct json *table, *root;
+    enum err err = root_read(text, arena, "offsetTable", &table, &t.version, &root, why);
+    if (err)
+        return err;
+    t.rows = arena_alloc(arena, table->n * sizeof *t.rows);
+    if (!t.rows && table->n > 0)
+        return ERR_NO_MEMORY;
+    json_each(node, table) {
+        err = offset_row_read(node, arena, &t.rows[t.n], why);
+        if (err)
+            return err;
+        t.n++;
+    }
+    *out = t;
+    return OK;
+}
+
+/* The document, its main member and its version. Keys of the main member are texts or numbers. */
+static enum err root_read(struct bytes text, struct arena *arena, const char *member,
+                          const struct json **rows, struct data_version *version,
+                          const struct json **root, struct fault *why)
+{
+    const struct json *doc;
+    size_t at = 0;
+    enum err err = json_parse(text, arena, &doc, &at);
+    if (err)
+        return fault_set(why, ERR_DAMAGED, "it cannot be read from byte %zu on: %s", at,
+                         err_text(err));
+    const struct json *table = json_member(doc, member);
+    if (!table || table->type != JSON_OBJECT)
+        return fault_set(why, ERR_DAMAGED, "it has no object %s", member);
+    *rows = table;
+    *version = data_version_read(json_member(doc, "dataVersion"));
+    *root = doc;
+    return OK;
+}
+
+/* ---- writing; room: core ---- */
+
+void topics_write(struct broker *b, struct json_out *w)
+{
+    room_held(&b->room);
+    json_open(w);
+    json_key(w, "dataVersion");
+    data_version_write(w, &b->tables[TABLE_TOPICS].version);
+    json_key(w, "topicConfigTable");
+    json_open(w);
+    const struct topic *topic;
+    for (size_t i = 0; (topic = map_next(&b->topics, &i));) {
+        json_key_text(w, topic->set.name);
+        topic_settings_write(w, &topic->set);
+    }
+    json_close(w);
+    json_close(w);
+}
+
+void groups_write(struct broker *b, struct json_out *w)
+{
+    room_held(&b->room);
+    json_open(w);
+    json_key(w, "dataVersion");
+    data_version_write(w, &b->tables[TABLE_GROUPS].version);
+    json_key(w, "forbiddenTable");
+    buf_add(w->buf, b->forbidden.len ? buf_bytes(&b->forbidden) : BYTES("{}"));
+    w->comma = true;
+    json_key(w, "subscriptionGroupTable");
+    json_open(w);
+    const struct group *group;
+    for (size_t i = 0; (group = map_next(&b->groups, &i));) {
+        json_key_text(w, group->set.name);
+        group_settings_write(w, &group->set);
+    }
+    json_close(w);
+    json_close(w);
+}
+
+void offsets_write(struct broker *b, struct json_out *w)
+{
+    room_held(&b->room);
+    json_open(w);
+    json_key(w, "dataVersion");
+    data_version_write(w, &b->tables[TABLE_OFFSETS].version);
+    json_key(w, "offsetTable");
+    json_open(w);
+    const struct progress *p;
+    for (size_t i = 0; (p = map_next(&b->progress, &i));) {
+        json_key_text(w, bytes_of(p->key, p->key_len));
+        json_open(w);
+        for (size_t q = 0; q < p->n; q++) {
+            json_key_int(w, p->places[q].queue_id);
+            json_put_int(w, p->places[q].offset);
+        }
+        json_close(w);
+    }
+    json_close(w);
+    json_close(w);
+}

@@ -1,0 +1,120 @@
+#include "daemon/addresses.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum err address_of_host(const char *host, uint16_t port, struct addr *out, struct fault *why)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    int failed = getaddrinfo(host, NULL, &hints, &found);
+    if (failed)
+        return fault_set(why, ERR_INVALID, "\"%.200s\" is not an address of a machine: %s", host,
+                         gai_strerror(failed));
+    *out = addr_from_sockaddr(found->ai_addr);
+    out->port = port;
+    freeaddrinfo(found);
+    return OK;
+}
+
+static enum err address_of_text(struct bytes text, struct addr *out, struct fault *why)
+{
+    if (addr_parse(text, out) == OK && out->port != 0)
+        return OK;
+    size_t colon = text.len;
+    while (colon > 0 && text.at[colon - 1] != ':')
+        colon--;
+    char host[256];
+    int32_t port;
+    if (colon < 2 || colon > sizeof host || !bytes_to_i32(bytes_from(text, colon), &port) ||
+        port < 1 || port > 65535)
+        return fault_set(why, ERR_INVALID, "\"%.*s\" is not host:port", BYTES_ARG(text));
+    memcpy(host, text.at, colon - 1);
+    host[colon - 1] = 0;
+    return address_of_host(host, (uint16_t)port, out, why);
+}
+
+static bool same(const struct addr *a, const struct addr *b)
+{
+    return a->ip_len == b->ip_len && a->port == b->port && memcmp(a->ip, b->ip, a->ip_len) == 0;
+}
+
+enum err addresses_of_list(const char *text, struct addr *list, size_t *n, struct fault *why)
+{
+    for (const char *at = text; *at;) {
+        at += strspn(at, "; ");
+        size_t len = strcspn(at, "; ");
+        if (len == 0)
+            break;
+        struct addr addr;
+        enum err err = address_of_text(bytes_of(at, len), &addr, why);
+        if (err)
+            return err;
+        at += len;
+        bool known = false;
+        for (size_t i = 0; i < *n; i++)
+            known = known || same(&list[i], &addr);
+        if (known)
+            continue;
+        if (*n == ADDRESSES_MAX)
+            return fault_set(why, ERR_TOO_BIG, "more than %d name servers", ADDRESSES_MAX);
+        list[(*n)++] = addr;
+    }
+    return OK;
+}
+
+static bool is_wildcard(const struct addr *a)
+{
+    for (size_t i = 0; i < a->ip_len; i++) {
+        if (a->ip[i])
+            return false;
+    }
+    return true;
+}
+
+static bool first_interface(struct addr *out)
+{
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0)
+        return false;
+    bool found = false;
+    for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+        bool usable = i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) &&
+                      !(i->ifa_flags & IFF_LOOPBACK);
+        if (usable) {
+            *out = addr_from_sockaddr(i->ifa_addr);
+            found = true;
+        }
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+enum err address_to_advertise(const char *ip, const struct addr *bound, struct addr *out,
+                              struct fault *why)
+{
+    if (ip[0])
+        return address_of_host(ip, bound->port, out, why);
+    *out = *bound;
+    if (is_wildcard(bound) && !first_interface(out))
+        *out = address_to_reach(bound);
+    out->port = bound->port;
+    return OK;
+}
+
+struct addr address_to_reach(const struct addr *bound)
+{
+    struct addr reach = *bound;
+    if (!is_wildcard(bound))
+        return reach;
+    if (bound->ip_len == 4) {
+        reach.ip[0] = 127;
+        reach.ip[3] = 1;
+    } else {
+        reach.ip[15] = 1;
+    }
+    return reach;
+}

@@ -1,0 +1,26 @@
+/* addresses.h - from what a user writes to addresses: host names, lists, wildcards. May ask the
+ * resolver, so it belongs to start-up only. */
+#ifndef DAEMON_ADDRESSES_H
+#define DAEMON_ADDRESSES_H
+
+#include "base/addr.h"
+
+#define ADDRESSES_MAX 16
+
+must_check enum err address_of_host(const char *host, uint16_t port, struct addr *out,
+                                    struct fault *why);
+
+/* "host:port;host:port", added to `list` of ADDRESSES_MAX; what is already in it is not added
+ * twice. */
+must_check enum err addresses_of_list(const char *text, struct addr *list, size_t *n,
+                                      struct fault *why);
+
+/* What clients are told: `ip` when given, else the bound address, else (bound to a wildcard) this
+ * machine's first address that is not loopback. */
+must_check enum err address_to_advertise(const char *ip, const struct addr *bound, struct addr *out,
+                                         struct fault *why);
+
+/* Where this process itself reaches a listener: loopback when it is bound to a wildcard. */
+struct addr address_to_reach(const struct addr *bound);
+
+#endif

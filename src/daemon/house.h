@@ -1,0 +1,35 @@
+/* house.h - the wiring: base things, then the store, services and doors, and the threads that call
+ * them.
+ *
+ * Nothing here is global, so two houses fit in one process. The thread that calls house_run becomes
+ * the house's main thread: it reads the signals and runs the services' timers; everything else runs
+ * in threads that the house starts and joins.
+ *
+ *     main     signals, expiry of brokers, clients and waiting pulls, registration with name
+ * servers io × n   one loop each: decode, verb, encode flush    store_flush_turn, then the
+ * dispatcher when the flush confirmed something keeper   store_keep_turn, saving of tables
+ */
+#ifndef DAEMON_HOUSE_H
+#define DAEMON_HOUSE_H
+
+#include "base/err.h"
+#include "daemon/settings.h"
+
+struct house;
+
+struct house_options {
+    const struct settings *settings; /* lives as long as the house */
+    bool names, broker;
+    int ready_fd;        /* told about readiness as well; -1: none */
+    uint64_t started_ns; /* when the process began, for the ready line */
+};
+
+must_check enum err house_open(const struct house_options *options, struct house **out,
+                               struct fault *why);
+
+/* Serves until SIGTERM or SIGINT, then stops: no new connection, what was accepted is finished,
+ * everything is flushed. A second signal ends the process at once. */
+must_check enum err house_run(struct house *house, struct fault *why);
+must_check enum err house_close(struct house *house, struct fault *why);
+
+#endif

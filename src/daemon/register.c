@@ -1,0 +1,239 @@
+#include "daemon/register.h"
+#include "base/crc32.h"
+#include "remoting/bodies.h"
+#include "remoting/codes.h"
+#include "remoting/remoting.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define HEAD_ROOM 8192
+#define BODY_MAX  (FRAME_MAX - HEAD_ROOM)
+
+/* One name server. */
+struct server {
+    struct registrar *registrar;
+    struct dial *dial;
+    struct conn *conn; /* NULL while not connected */
+    struct addr addr;
+    bool told_once;
+    struct log_limit trouble;
+};
+
+struct registrar {
+    struct registrar_options options;
+    struct timer *timer;
+    int32_t next_opaque;
+    struct post changed;
+    atomic_bool changed_posted;
+    bool leaving;
+    size_t n;
+    struct server servers[];
+};
+
+static void put_identity(struct frame_out *f, const struct registrar_options *o)
+{
+    char addr[ADDR_TEXT_MAX];
+    addr_format(&o->advertised, addr);
+    frame_put(f, BYTES("brokerName"), bytes_str(o->name));
+    frame_put(f, BYTES("brokerAddr"), bytes_str(addr));
+    frame_put(f, BYTES("clusterName"), bytes_str(o->cluster));
+    frame_put_int(f, BYTES("brokerId"), o->broker_id);
+}
+
+/* Queues one request; `body` may be empty. Registrations carry the body's checksum. */
+static void ask(struct server *s, int32_t code, struct bytes body)
+{
+    struct registrar *r = s->registrar;
+    uint8_t *space = conn_space(s->conn, HEAD_ROOM);
+    if (!space)
+        return;
+    struct wr w = wr_over(space, HEAD_ROOM);
+    struct frame_out f;
+    frame_begin(&f, &w, HEAD_JSON, &(struct head_start){.code = code, .opaque = r->next_opaque++});
+    put_identity(&f, &r->options);
+    if (code == REQ_REGISTER_BROKER) {
+        struct addr ha = r->options.advertised; /* where slaves would find the log: the next port */
+        ha.port++;
+        char ha_addr[ADDR_TEXT_MAX];
+        addr_format(&ha, ha_addr);
+        frame_put(&f, BYTES("haServerAddr"), bytes_str(ha_addr));
+        frame_put_bool(&f, BYTES("compressed"), false);
+        frame_put_int(&f, BYTES("bodyCrc32"), crc32_positive(body));
+    }
+    frame_end_head(&f, body.len);
+    invariant(!w.full); /* names are bounded by their settings */
+    conn_used(s->conn, wr_len(&w));
+    conn_write(s->conn, body);
+}
+
+static enum err registration_body(struct registrar *r, struct buf *out)
+{
+    struct arena arena;
+    arena_init(&arena, BODY_MAX);
+    struct registration reg = {0};
+    enum err err =
+        broker_topics(r->options.broker, &arena, &reg.topics, &reg.n_topics, &reg.version);
+    if (!err) {
+        registration_write(out, &reg);
+        err = out->err;
+    }
+    arena_clear(&arena);
+    return err;
+}
+
+/* Tells one server, or all of them when `only` is NULL. */
+static void tell(struct registrar *r, struct server *only)
+{
+    struct buf body = buf_upto(BODY_MAX);
+    enum err err = registration_body(r, &body);
+    if (err)
+        log_event(r->options.log, LOG_ERROR,
+                  "cannot register reason=\"%s\" advice=\"fewer topics on one broker\"",
+                  err_text(err));
+    for (size_t i = 0; !err && i < r->n; i++) {
+        struct server *s = &r->servers[i];
+        if (s->conn && (!only || only == s))
+            ask(s, REQ_REGISTER_BROKER, buf_bytes(&body));
+    }
+    buf_clear(&body);
+}
+
+static void *server_connected(void *context, struct conn *conn)
+{
+    struct server *s = context;
+    s->conn = conn;
+    if (!s->registrar->leaving)
+        tell(s->registrar, s);
+    return s;
+}
+
+static void server_lost(void *user, struct conn *conn, const char *reason)
+{
+    (void)conn;
+    struct server *s = user;
+    struct registrar *r = s->registrar;
+    s->conn = NULL;
+    char addr[ADDR_TEXT_MAX];
+    addr_format(&s->addr, addr);
+    if (!r->leaving)
+        log_limited(r->options.log, &s->trouble, LOG_WARN,
+                    "name server lost addr=%s reason=\"%s\" action=reconnecting", addr, reason);
+}
+
+static void answered(struct server *s, const struct head *head)
+{
+    struct registrar *r = s->registrar;
+    char addr[ADDR_TEXT_MAX];
+    addr_format(&s->addr, addr);
+    if (head->code != RES_SUCCESS) {
+        log_limited(r->options.log, &s->trouble, LOG_WARN,
+                    "name server refuses addr=%s code=%d remark=%s", addr, head->code,
+                    LOG_QUOTE(head->remark));
+        return;
+    }
+    if (s->told_once)
+        return;
+    s->told_once = true;
+    log_event(r->options.log, LOG_INFO, "registered name_server=%s broker=%s", addr,
+              r->options.name);
+    if (r->options.registered)
+        r->options.registered(r->options.user, (size_t)(s - r->servers));
+}
+
+static size_t server_input(void *user, struct conn *conn, struct bytes in)
+{
+    struct server *s = user;
+    size_t used = 0;
+    while (used < in.len) {
+        struct frame frame;
+        size_t need;
+        enum err err = frame_split(bytes_from(in, used), &frame, &need);
+        if (err == ERR_INCOMPLETE) {
+            conn_need(conn, need);
+            break;
+        }
+        uint8_t room[4096];
+        struct wr spare = wr_over(room, sizeof room);
+        struct head head;
+        if (!err)
+            err = head_decode(&frame, &spare, &head);
+        if (err) {
+            conn_close(conn, "the name server's answer cannot be read");
+            break;
+        }
+        if (head.flag & FLAG_RESPONSE)
+            answered(s, &head);
+        used += frame.size;
+    }
+    return used;
+}
+
+static const struct conn_ops server_ops = {server_input, server_connected, server_lost};
+
+static void period(void *user)
+{
+    tell(user, NULL);
+}
+
+static void changed_here(struct post *post)
+{
+    struct registrar *r = list_entry(post, struct registrar, changed);
+    atomic_store(&r->changed_posted, false);
+    if (!r->leaving)
+        tell(r, NULL);
+}
+
+void registrar_topics_changed(struct registrar *r)
+{
+    if (!atomic_exchange(&r->changed_posted, true))
+        loop_post(r->options.loop, &r->changed);
+}
+
+/* Nothing has connected yet: dials do that from the loop. */
+static void give_up(struct registrar *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        dial_close(r->servers[i].dial);
+    timer_close(r->timer);
+    free(r);
+}
+
+enum err registrar_open(const struct registrar_options *options, struct registrar **out)
+{
+    struct registrar *r = calloc(1, sizeof *r + options->n_servers * sizeof r->servers[0]);
+    if (!r)
+        return ERR_NO_MEMORY;
+    r->options = *options;
+    r->changed.run = changed_here;
+    enum err err = timer_open(options->loop, period, r, &r->timer);
+    for (size_t i = 0; !err && i < options->n_servers; i++) {
+        struct server *s = &r->servers[i];
+        s->registrar = r;
+        s->addr = options->servers[i];
+        r->n++;
+        err = dial_open(options->loop, &s->addr, &server_ops, s, options->limits, &s->dial);
+    }
+    if (err) {
+        give_up(r);
+        return err;
+    }
+    timer_start(r->timer, options->period_ms, options->period_ms);
+    *out = r;
+    return OK;
+}
+
+void registrar_leave(struct registrar *r)
+{
+    r->leaving = true;
+    timer_stop(r->timer);
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->servers[i].conn)
+            ask(&r->servers[i], REQ_UNREGISTER_BROKER, (struct bytes){0});
+    }
+}
+
+void registrar_close(struct registrar *r)
+{
+    free(r);
+}

@@ -1,0 +1,40 @@
+/* register.h - tells the name servers about this broker.
+ *
+ * One connection to each name server, kept open (a name server forgets a broker whose connection
+ * closes), used for a registration when it is made, every `period_ms`, and whenever topics change.
+ * Also the name server in the same process is reached this way: one path, one behaviour.
+ *
+ * Loop: all of it on the loop it was opened on, except registrar_topics_changed.
+ */
+#ifndef DAEMON_REGISTER_H
+#define DAEMON_REGISTER_H
+
+#include "broker/broker.h"
+#include "io/io.h"
+
+struct registrar;
+
+struct registrar_options {
+    struct loop *loop;
+    struct broker *broker;
+    struct log *log;
+    struct io_limits *limits;
+    const char *cluster, *name;
+    struct addr advertised;
+    int64_t broker_id;
+    uint64_t period_ms;
+    const struct addr *servers;
+    size_t n_servers;
+    /* Called once, when the first registration with each server that answered has succeeded. */
+    void (*registered)(void *user, size_t server);
+    void *user;
+};
+
+must_check enum err registrar_open(const struct registrar_options *options, struct registrar **out);
+void registrar_topics_changed(struct registrar *registrar); /* any thread */
+/* Says goodbye to every name server that is connected; the words leave with this turn of the loop.
+ */
+void registrar_leave(struct registrar *registrar);
+void registrar_close(struct registrar *registrar); /* after its loop was closed, which hangs up */
+
+#endif

@@ -1,0 +1,154 @@
+#include "daemon/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const flush_types[] = {"ASYNC_FLUSH", "SYNC_FLUSH", NULL};
+static const char *const broker_roles[] = {"ASYNC_MASTER", "SYNC_MASTER", "SLAVE", NULL};
+static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+
+/* "1s 5s 10s 30s 1m …": numbers with a unit of s, m, h or d, at least one. */
+static enum err check_delay_levels(const char *value, struct fault *why)
+{
+    int levels = 0;
+    for (const char *at = value; *at;) {
+        char *end;
+        long number = strtol(at, &end, 10);
+        if (end == at || number <= 0 || !*end || !strchr("smhd", *end) || (end[1] && end[1] != ' '))
+            return fault_set(why, ERR_INVALID,
+                             "delays such as \"1s 5s 2m 1h 1d\", separated by blanks");
+        levels++;
+        at = end + 1;
+        at += strspn(at, " ");
+    }
+    return levels ? OK : fault_set(why, ERR_INVALID, "at least one delay such as 1s");
+}
+
+/* "04" or "02;14": hours of the day. */
+static enum err check_hours(const char *value, struct fault *why)
+{
+    for (const char *at = value;; at++) {
+        char *end;
+        long hour = strtol(at, &end, 10);
+        if (end == at || hour < 0 || hour > 23 || (*end && *end != ';'))
+            return fault_set(why, ERR_INVALID,
+                             "hours of the day, 00 to 23, separated by semicolons");
+        if (!*end)
+            return OK;
+        at = end;
+    }
+}
+
+#define AT(member) offsetof(struct settings, member)
+#define INT(key, member, initial, min, max, help)                                                  \
+    {                                                                                              \
+        key, CONF_INT, AT(member), initial, min, max, NULL, NULL, help                             \
+    }
+#define BOOL(key, member, initial, help)                                                           \
+    {                                                                                              \
+        key, CONF_BOOL, AT(member), initial, 0, 0, NULL, NULL, help                                \
+    }
+#define TEXT(key, member, initial, check, help)                                                    \
+    {                                                                                              \
+        key, CONF_TEXT, AT(member), initial, 0, 0, NULL, check, help                               \
+    }
+#define CHOICE(key, member, initial, choices, help)                                                \
+    {                                                                                              \
+        key, CONF_CHOICE, AT(member), initial, 0, 0, choices, NULL, help                           \
+    }
+
+#define GIB (1024LL * 1024 * 1024)
+
+static const struct conf_option options[] = {
+    TEXT("bindAddress", bind_address, "127.0.0.1", NULL,
+         "address to listen on (--bind); 0.0.0.0 or :: for all"),
+    INT("listenPort", listen_port, "10911", 0, 65535, "port of the broker; 0 takes any free one"),
+    INT("namesrvListenPort", names_port, "9876", 0, 65535,
+        "port of the name server in this process; 0 takes any free one"),
+    TEXT("namesrvAddr", names_addr, "", NULL,
+         "name servers to register with, host:port joined by semicolons; one in this process is "
+         "added by itself"),
+    TEXT("brokerClusterName", cluster, "DefaultCluster", NULL, "cluster this broker belongs to"),
+    TEXT("brokerName", broker_name, "", NULL, "name of the broker; empty: this machine's name"),
+    INT("brokerId", broker_id, "0", 0, INT32_MAX, "0 for a master, above it for a slave"),
+    CHOICE("brokerRole", broker_role, "ASYNC_MASTER", broker_roles,
+           "role in replication; replication is not in effect yet, so both masters are alike and "
+           "SLAVE does not start"),
+    TEXT("brokerIP1", broker_ip1, "", NULL,
+         "address told to clients; empty: bindAddress, or this machine's first address when that "
+         "is a wildcard"),
+    TEXT("regionId", region, "DefaultRegion", NULL,
+         "region that is written into each message's MSG_REGION"),
+    INT("registerNameServerPeriod", register_period_ms, "30000", 10000, 60000,
+        "how often the broker tells the name servers about itself, in ms"),
+
+    INT("ioThreads", io_threads, "0", 0, 64,
+        "network threads (--io-threads); 0: one for each core, at most 8"),
+    INT("maxConnections", max_connections, "10000", 1, 1000000,
+        "connections at once, all ports together"),
+    INT("serverChannelMaxIdleTimeSeconds", idle_seconds, "120", 1, 86400,
+        "a connection without a byte in either direction for so long is closed"),
+    INT("outputHighBytes", out_high_bytes, "1048576", 65536, GIB,
+        "a connection with more unsent output than this is not read any further until it has "
+        "drained"),
+    INT("outputMaxBytes", out_max_bytes, "67108864", 1048576, 16 * GIB,
+        "a connection with more unsent output than this is closed"),
+
+    BOOL("autoCreateTopicEnable", auto_topics, "true",
+         "create a topic when the first message for it arrives"),
+    BOOL("autoCreateSubscriptionGroup", auto_groups, "true",
+         "create a subscription group when its first consumer comes"),
+    INT("defaultTopicQueueNums", default_queues, "8", 1, 1024,
+        "queues of TBW102, the most an automatic topic gets"),
+    INT("brokerPermission", broker_perm, "6", 0, 7,
+        "4 read, 2 write, 6 both, for the whole broker"),
+    INT("maxTopics", max_topics, "100000", 1, 10000000, "topics at most; more are refused"),
+    INT("maxGroups", max_groups, "100000", 1, 10000000,
+        "subscription groups at most; more are refused"),
+    INT("maxClients", max_clients, "100000", 1, 10000000,
+        "memberships of clients in groups at most; more are refused"),
+    BOOL("traceOn", trace_on, "true", "value of TRACE_ON that clients are told"),
+
+    INT("maxMessageSize", max_message_size, "4194304", 1024, 15 * 1024 * 1024,
+        "largest message body, in bytes"),
+    BOOL("longPollingEnable", long_polling, "true",
+         "let a pull wait for a message as long as its client allows"),
+    INT("shortPollingTimeMills", short_polling_ms, "1000", 1, 60000,
+        "how long a pull waits when longPollingEnable is false"),
+    INT("maxWaitingPulls", max_holds, "100000", 1, 10000000,
+        "pulls that may wait at once; more are told at once that there is nothing"),
+    TEXT("messageDelayLevel", delay_levels,
+         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", check_delay_levels,
+         "the delay ladder; delayed messages are not in effect yet and are refused"),
+
+    TEXT("storePathRootDir", data, "data", NULL, "folder of all data (--data)"),
+    CHOICE("flushDiskType", flush_type, "ASYNC_FLUSH", flush_types,
+           "SYNC_FLUSH answers a producer only when its message is on the disk"),
+    INT("mappedFileSizeCommitLog", log_file_size, "1073741824", 65536, 4 * GIB,
+        "bytes of one log file; fixed once a folder has been written"),
+    INT("mappedFileSizeConsumeQueue", queue_file_size, "6000000", 20, GIB,
+        "bytes of one queue file; fixed once a folder has been written"),
+    INT("flushIntervalCommitLog", flush_interval_ms, "500", 1, 600000,
+        "ASYNC_FLUSH: flush the log this often, in ms"),
+    INT("flushCommitLogLeastPages", flush_least_pages, "4", 0, 1000000,
+        "… if at least so many 4 KiB pages are new"),
+    INT("flushCommitLogThoroughInterval", flush_thorough_interval_ms, "10000", 1, 3600000,
+        "… and whatever there is this often, in ms"),
+    INT("flushIntervalConsumeQueue", queue_flush_interval_ms, "1000", 1, 600000,
+        "flush the queues this often, in ms"),
+    INT("flushConsumerOffsetInterval", save_offsets_ms, "5000", 100, 600000,
+        "save topics, groups and offsets this often, in ms"),
+    INT("fileReservedTime", reserved_hours, "72", 1, 1000000,
+        "hours a log file is kept; retention is not in effect yet, nothing is deleted"),
+    TEXT("deleteWhen", delete_when, "04", check_hours,
+         "hours of the day to delete in; retention is not in effect yet"),
+    INT("diskMaxUsedSpaceRatio", disk_max_used, "75", 10, 95,
+        "percent of the disk from which to delete early; not in effect yet"),
+
+    BOOL("orderMessageEnable", order_enable, "true",
+         "name server: routes carry the settings of ordered topics"),
+
+    CHOICE("logLevel", log_level, "info", log_levels, "least important lines that are logged"),
+};
+
+const struct conf_table settings_table = {options, sizeof options / sizeof options[0]};

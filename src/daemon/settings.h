@@ -1,0 +1,50 @@
+/* settings.h - everything that can be set about a daemon, in one struct and one table.
+ *
+ * Keys are Apache RocketMQ's where it has them, so that an existing broker.conf works as it is.
+ * `oncemqd --print-config` and docs/configuration.md are made from the same table.
+ */
+#ifndef DAEMON_SETTINGS_H
+#define DAEMON_SETTINGS_H
+
+#include "base/conf.h"
+
+enum flush_type { FLUSH_ASYNC, FLUSH_SYNC };
+enum broker_role { ROLE_ASYNC_MASTER, ROLE_SYNC_MASTER, ROLE_SLAVE };
+
+struct settings {
+    /* network */
+    char bind_address[CONF_TEXT_MAX];
+    int64_t listen_port, names_port, io_threads, max_connections, idle_seconds;
+    int64_t out_high_bytes, out_max_bytes;
+    /* who we are */
+    char names_addr[CONF_TEXT_MAX], cluster[CONF_TEXT_MAX], broker_name[CONF_TEXT_MAX],
+        broker_ip1[CONF_TEXT_MAX];
+    char region[CONF_TEXT_MAX];
+    int64_t broker_id, register_period_ms;
+    int broker_role;
+    /* topics and groups */
+    bool auto_topics, auto_groups, trace_on;
+    int64_t default_queues, broker_perm, max_topics, max_groups, max_clients;
+    /* messages */
+    int64_t max_message_size, max_holds, short_polling_ms;
+    bool long_polling;
+    char delay_levels[CONF_TEXT_MAX];
+    /* store */
+    char data[CONF_TEXT_MAX];
+    int flush_type;
+    int64_t log_file_size, queue_file_size;
+    int64_t flush_interval_ms, flush_least_pages, flush_thorough_interval_ms,
+        queue_flush_interval_ms;
+    int64_t save_offsets_ms;
+    int64_t reserved_hours;
+    char delete_when[CONF_TEXT_MAX];
+    int64_t disk_max_used;
+    /* name server */
+    bool order_enable;
+    /* log */
+    int log_level;
+};
+
+extern const struct conf_table settings_table;
+
+#endif

@@ -1,0 +1,72 @@
+/* door.c - the door itself: seats for the loops, contexts for the listeners. */
+#include "door/remoting/door_int.h"
+
+#include <stdlib.h>
+
+static void seat_close(struct seat *seat)
+{
+    if (!seat)
+        return;
+    sends_close(seat->sends);
+    arena_clear(&seat->arena);
+    free(seat);
+}
+
+static enum err seat_open(struct door *door, struct loop *loop, struct seat **out)
+{
+    struct seat *seat = calloc(1, sizeof *seat);
+    if (!seat)
+        return ERR_NO_MEMORY;
+    seat->loop = loop;
+    arena_init(&seat->arena, REQUEST_MEMORY_MAX);
+    enum err err = door->broker ? sends_open(door, &seat->sends) : OK;
+    if (err) {
+        seat_close(seat);
+        return err;
+    }
+    *out = seat;
+    return OK;
+}
+
+enum err door_open(const struct door_options *options, struct door **out)
+{
+    struct door *door = calloc(1, sizeof *door);
+    if (!door)
+        return ERR_NO_MEMORY;
+    door->options = *options;
+    door->names = options->names;
+    door->broker = options->broker;
+    door->log = options->log;
+    for (int side = 0; side < DOOR_SIDES; side++)
+        door->contexts[side] = (struct door_context){door, (enum door_side)side};
+
+    enum err err = OK;
+    door->seats = calloc(options->n_loops, sizeof(struct seat *));
+    if (!door->seats)
+        err = ERR_NO_MEMORY;
+    for (size_t i = 0; !err && i < options->n_loops; i++) {
+        err = seat_open(door, options->loops[i], &door->seats[i]);
+        door->n_seats += !err;
+    }
+    if (err) {
+        door_close(door);
+        return err;
+    }
+    *out = door;
+    return OK;
+}
+
+void door_close(struct door *door)
+{
+    if (!door)
+        return;
+    for (size_t i = 0; i < door->n_seats; i++)
+        seat_close(door->seats[i]);
+    free(door->seats);
+    free(door);
+}
+
+void *door_context(struct door *door, enum door_side side)
+{
+    return &door->contexts[side];
+}

@@ -1,0 +1,46 @@
+/* door.h - the remoting door: frames in, verbs to the name server and the broker, frames out.
+ *
+ * One door serves a whole house. Each listener stands at one of its *sides* (names or broker),
+ * which decides which request codes are known there. A connection becomes a *session*; each loop
+ * has a *seat*, the working memory its sessions share because only one of them runs at a time.
+ *
+ * All send requests found in one read are stored as one batch. Pulls that find nothing wait as a
+ * hold of the broker's and are answered on their home loop when it wakes.
+ *
+ * Threads: sessions and seats belong to their loop. What services must tell a client (door_out) may
+ * be called from any thread and is posted.
+ */
+#ifndef DOOR_REMOTING_DOOR_H
+#define DOOR_REMOTING_DOOR_H
+
+#include "broker/broker.h"
+#include "io/io.h"
+#include "namesrv/namesrv.h"
+
+struct door;
+
+enum door_side { SIDE_NAMES, SIDE_BROKER, DOOR_SIDES };
+
+struct door_options {
+    struct names *names;   /* NULL: no name server here */
+    struct broker *broker; /* NULL: no broker here */
+    struct store *store;   /* the broker's, for waiting on positions */
+    struct loop *const *loops;
+    size_t n_loops;
+    struct clock *clock;
+    struct log *log;
+    struct addr host;   /* the broker's advertised address: part of message ids */
+    const char *region; /* MSG_REGION of send answers */
+    bool trace_on;
+};
+
+must_check enum err door_open(const struct door_options *options, struct door **out);
+void door_close(struct door *door); /* after the loops have stopped */
+
+extern const struct conn_ops door_ops;
+void *door_context(struct door *door, enum door_side side); /* for listener_start */
+
+/* What the broker must tell a client: broker_out.group_changed. */
+void door_group_changed(struct counted *session, struct bytes group);
+
+#endif

@@ -1,0 +1,137 @@
+/* door_int.h - what the handlers of this folder share. */
+#ifndef DOOR_REMOTING_DOOR_INT_H
+#define DOOR_REMOTING_DOOR_INT_H
+
+#include "base/arena.h"
+#include "door/remoting/door.h"
+#include "remoting/bodies.h"
+#include "remoting/codes.h"
+#include "remoting/fields.h"
+#include "remoting/remoting.h"
+
+#define REQUEST_MEMORY_MAX                                                                         \
+    (48u << 20) /* one read's decoded requests: a whole frame, unpacked twice */
+#define BODY_MAX (FRAME_MAX - (1u << 20))
+
+struct seat;
+
+struct door_context {
+    struct door *door;
+    enum door_side side;
+};
+
+struct door {
+    struct door_options options;
+    struct names *names;
+    struct broker *broker;
+    struct log *log;
+    struct door_context contexts[DOOR_SIDES];
+    struct seat **seats;
+    size_t n_seats;
+    _Atomic int32_t next_opaque; /* of requests that we send */
+    struct log_limit bad_input;
+};
+
+/* A connection and what the protocol knows about it. Counted, because services on other threads
+ * keep it in their tables; the connection in it is touched on the home loop only. */
+struct session {
+    struct counted counted; /* first */
+    struct door *door;
+    enum door_side side;
+    struct seat *seat;
+    struct loop *home;
+    struct conn *conn;  /* NULL once closed */
+    struct list parked; /* pulls of this session that wait */
+};
+
+/* One request, alive until its handler returns. */
+struct request {
+    struct session *session;
+    const struct head *head;
+    struct bytes body;
+    struct arena *arena;
+};
+
+typedef void handler(struct door *door, struct request *rq);
+
+/* Which handler a code has on a side; NULL: none. */
+handler *table_find(enum door_side side, int32_t code);
+
+/* ---- answers; all of them do nothing for a one-way request ---- */
+
+/* Where an answer goes: enough to give it later, on the home loop, if the connection is still
+ * there. */
+struct return_address {
+    struct session *session;
+    int32_t opaque;
+    enum head_form form;
+    bool oneway;
+};
+struct return_address return_address_of(const struct request *rq);
+
+struct reply {
+    struct frame_out frame; /* add fields with frame_put… */
+    struct wr w;
+    struct conn *conn;
+};
+
+/* Starts an answer with fields; `room` is an upper bound for the text of all fields that may be
+ * long. False: nobody wants it (one way, or the connection is gone). */
+bool reply_begin(struct reply *r, const struct return_address *to, int32_t code,
+                 struct bytes remark, size_t room);
+/* Ends the head; the caller queues `body_size` bytes behind it at once. */
+void reply_end(struct reply *r, size_t body_size);
+void reply_end_body(struct reply *r, struct bytes body);
+
+void answer(const struct request *rq, int32_t code, const char *remark /* or NULL */);
+void answer_body(const struct request *rq, struct bytes body); /* SUCCESS */
+/* The protocol's code for a failure below the door, with its sentence as remark. */
+void answer_fault(const struct request *rq, enum err err, const struct fault *why);
+int32_t response_code_of(enum err err);
+/* Reads the fields of a request; answers and returns false when one is missing or bad. */
+bool request_fields(const struct request *rq, const struct field_table *table, void *out);
+/* The remark of a failure; never empty. */
+const char *fault_remark(enum err err, const struct fault *why);
+
+/* Copies text behind a struct that outlives its request; moves `*room` on. */
+static inline struct bytes keep_text(uint8_t **room, struct bytes text)
+{
+    struct bytes kept = {*room, text.len};
+    if (text.len)
+        memcpy(*room, text.at, text.len);
+    *room += text.len;
+    return kept;
+}
+
+/* ---- seats ---- */
+
+struct sends;
+
+struct seat {
+    struct loop *loop;
+    struct arena arena;  /* of the requests of one read */
+    struct sends *sends; /* send requests of this read; NULL without a broker */
+};
+
+/* send.c */
+must_check enum err sends_open(struct door *door, struct sends **out);
+void sends_close(struct sends *sends);
+void sends_flush(struct door *door,
+                 struct seat *seat); /* stores what was collected and answers it */
+
+/* pull.c */
+void parked_session_closed(struct session *session);
+
+/* ---- handlers ---- */
+
+handler send_message, send_message_v2;
+handler pull_message;
+handler client_heartbeat, client_unregister, client_list;
+handler offset_query, offset_update, offset_max, offset_min, offset_search, offset_earliest;
+handler route_register, route_unregister, route_by_topic, route_clusters, route_wipe_write,
+    route_add_write, route_topics_all, route_topic_delete, route_topic_add, route_topics_of_cluster,
+    route_topics_system, route_topics_unit, route_topics_unit_sub, route_topics_unit_sub_only,
+    route_version, route_members, route_heartbeat, route_kv_put, route_kv_get, route_kv_delete,
+    route_kv_list;
+
+#endif

@@ -1,0 +1,193 @@
+/* pull.c - PULL_MESSAGE: answered at once, or parked until something arrives.
+ *
+ * A parked pull is a copy of the request with the broker's hold in it. It is owned by this door
+ * until its `wake` has been called; then it travels to its home loop as a post, is read once more,
+ * answered and freed. A session that closes takes back those that still wait; one whose wake is
+ * already under way finds the connection gone when it arrives. */
+#include "door/remoting/door_int.h"
+
+#include <stdlib.h>
+
+#define SUSPEND_MAX_MS (5 * 60 * 1000)
+
+struct parked {
+    struct hold hold;
+    struct post post;
+    struct link by_session;   /* in session->parked */
+    struct return_address to; /* holds a count of the session */
+    struct pull pull;         /* its texts follow the struct */
+    uint8_t texts[];
+};
+
+static const struct {
+    int32_t code;
+    const char *name; /* the remark: Java shows it, Apache's own clients compare it */
+} statuses[] = {
+    [READ_FOUND] = {RES_SUCCESS, "FOUND"},
+    [READ_NONE_MATCHED] = {RES_PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"},
+    [READ_AT_END] = {RES_PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"},
+    [READ_TOO_SMALL] = {RES_PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"},
+    [READ_TOO_LARGE] = {RES_PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"},
+    [READ_EMPTY] = {RES_PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE"},
+    [READ_GONE] = {RES_PULL_RETRY_IMMEDIATELY, "MESSAGE_WAS_REMOVING"},
+};
+
+static int32_t code_of(const struct pull *pull, const struct pulled *got)
+{
+    if (got->read.status == READ_EMPTY && pull->offset != 0)
+        return RES_PULL_OFFSET_MOVED;
+    return statuses[got->read.status].code;
+}
+
+/* Gives the slices away: to the connection, or back. */
+static void answer_pulled(const struct return_address *to, const struct pull *pull,
+                          struct pulled *got)
+{
+    const struct read_result *read = &got->read;
+    size_t n = read->status == READ_FOUND ? read->n_slices : 0;
+    struct reply r;
+    if (!reply_begin(&r, to, code_of(pull, got), bytes_str(statuses[read->status].name), 0)) {
+        for (size_t i = 0; i < n; i++)
+            counted_drop(read->slices[i].owner);
+        return;
+    }
+    frame_put_int(&r.frame, BYTES("suggestWhichBrokerId"), 0);
+    frame_put_int(&r.frame, BYTES("nextBeginOffset"), read->next);
+    frame_put_int(&r.frame, BYTES("minOffset"), read->min);
+    frame_put_int(&r.frame, BYTES("maxOffset"), read->max);
+    frame_put_int(&r.frame, BYTES("topicSysFlag"), got->topic_sys_flag);
+    frame_put_int(&r.frame, BYTES("groupSysFlag"), got->group_sys_flag);
+    reply_end(&r, n ? read->size : 0);
+    for (size_t i = 0; i < n; i++)
+        conn_write_slice(r.conn, read->slices[i].bytes, read->slices[i].owner);
+}
+
+static void answer_refused(const struct return_address *to, enum err err, const struct fault *why)
+{
+    struct reply r;
+    if (reply_begin(&r, to, response_code_of(err), bytes_str(fault_remark(err, why)), 0))
+        reply_end(&r, 0);
+}
+
+static void pull_now(struct door *door, const struct return_address *to, const struct pull *pull)
+{
+    struct pulled got;
+    struct fault why = {0};
+    enum err err = broker_pull(door->broker, pull, &got, &why);
+    if (err)
+        answer_refused(to, err, &why);
+    else
+        answer_pulled(to, pull, &got);
+}
+
+static void parked_free(struct parked *p)
+{
+    list_remove(&p->by_session);
+    counted_drop(&p->to.session->counted);
+    free(p);
+}
+
+static void parked_woken(struct post *post)
+{
+    struct parked *p = list_entry(post, struct parked, post);
+    struct session *session = p->to.session;
+    if (session->conn) {
+        p->pull.commit = false; /* that was done the first time */
+        pull_now(session->door, &p->to, &p->pull);
+    }
+    parked_free(p);
+}
+
+static void parked_wake(struct hold *hold)
+{
+    struct parked *p = list_entry(hold, struct parked, hold);
+    loop_post(p->to.session->home, &p->post);
+}
+
+static struct parked *parked_make(const struct request *rq, const struct pull *pull,
+                                  const struct pulled *got)
+{
+    size_t texts =
+        pull->group.len + pull->topic.len + pull->expression.len + pull->expression_type.len;
+    struct parked *p = calloc(1, sizeof *p + texts);
+    if (!p)
+        return NULL;
+    p->hold = (struct hold){
+        .queue = got->queue, .offset = pull->offset, .filter = got->filter, .wake = parked_wake};
+    p->post.run = parked_woken;
+    p->to = return_address_of(rq);
+    p->pull = *pull;
+    uint8_t *room = p->texts;
+    p->pull.group = keep_text(&room, pull->group);
+    p->pull.topic = keep_text(&room, pull->topic);
+    p->pull.expression = keep_text(&room, pull->expression);
+    p->pull.expression_type = keep_text(&room, pull->expression_type);
+    counted_hold(&rq->session->counted);
+    list_add_tail(&rq->session->parked, &p->by_session);
+    return p;
+}
+
+/* Nothing is there yet and the client is ready to wait for it. */
+static void park(struct door *door, struct request *rq, const struct pull *pull, struct pulled *got,
+                 int64_t wait_ms)
+{
+    struct parked *p = parked_make(rq, pull, got);
+    enum err err = p ? broker_hold(door->broker, &p->hold, (uint64_t)wait_ms) : ERR_NO_MEMORY;
+    if (!err)
+        return;
+    struct return_address to = return_address_of(rq);
+    if (err == ERR_STALE) { /* it came while we were looking */
+        struct pull again = p->pull;
+        again.commit = false;
+        pull_now(door, &to, &again);
+    } else { /* too many wait already: this one is told that there is nothing, and will ask again */
+        answer_pulled(&to, pull, got);
+    }
+    if (p)
+        parked_free(p);
+}
+
+void pull_message(struct door *door, struct request *rq)
+{
+    struct pull_fields f = {0};
+    if (!request_fields(rq, &pull_fields_table, &f))
+        return;
+    struct pull pull = {
+        .group = f.group,
+        .topic = f.topic,
+        .queue_id = f.queue_id,
+        .offset = f.offset,
+        .max_count = f.max_count > 0 ? (uint32_t)f.max_count : 1,
+        .commit = f.sys_flag & PULL_COMMIT,
+        .commit_offset = f.commit_offset,
+        .has_expression = f.sys_flag & PULL_SUBSCRIPTION,
+        .expression = f.subscription,
+        .expression_type = f.expression_type,
+        .sub_version = f.sub_version,
+    };
+    struct return_address to = return_address_of(rq);
+    struct pulled got;
+    struct fault why = {0};
+    enum err err = broker_pull(door->broker, &pull, &got, &why);
+    if (err) {
+        answer_refused(&to, err, &why);
+        return;
+    }
+    int64_t wait_ms = f.suspend_ms < SUSPEND_MAX_MS ? f.suspend_ms : SUSPEND_MAX_MS;
+    bool may_wait = f.sys_flag & PULL_SUSPEND && wait_ms > 0 && !to.oneway;
+    if (may_wait && code_of(&pull, &got) == RES_PULL_NOT_FOUND)
+        park(door, rq, &pull, &got, wait_ms);
+    else
+        answer_pulled(&to, &pull, &got);
+}
+
+void parked_session_closed(struct session *session)
+{
+    list_each(k, &session->parked) {
+        struct parked *p = list_entry(k, struct parked, by_session);
+        if (broker_unhold(session->door->broker, &p->hold))
+            parked_free(p);
+        else
+            list_remove(&p->by_session); /* its wake is on the way here and will free it */
+    }
+}

@@ -1,0 +1,253 @@
+/* send.c - SEND_MESSAGE and its relatives.
+ *
+ * A request is only noted when it is met; when the read that brought it is used up, everything
+ * noted is stored as one batch. What needs no waiting is answered at once, in the same turn of the
+ * loop. The rest waits for the log's `confirmed` position as one group and comes back to this loop
+ * as a post. */
+#include "door/remoting/door_int.h"
+
+#include <stdlib.h>
+
+#define SENDS_MAX 256
+
+struct sends {
+    struct desk *desk;
+    size_t n;
+    struct produce requests[SENDS_MAX];
+    struct return_address senders[SENDS_MAX];
+};
+
+/* What an answer needs once its request is gone. */
+struct send_answer {
+    struct return_address to;
+    int32_t code, queue_id;
+    int64_t queue_offset;
+    struct bytes msg_ids, uniq_key;
+    const char *remark;
+    struct conn *conn; /* held while waiting, so that a stopping house gives the answer first */
+};
+
+/* Answers that wait for the disk, in one allocation with their texts. */
+struct send_wait {
+    struct store_wait wait;
+    struct post post;
+    struct door *door;
+    struct loop *home;
+    enum err err;
+    size_t n;
+    struct send_answer answers[];
+};
+
+enum err sends_open(struct door *door, struct sends **out)
+{
+    struct sends *sends = calloc(1, sizeof *sends);
+    if (!sends)
+        return ERR_NO_MEMORY;
+    enum err err = desk_open(door->broker, &sends->desk);
+    if (err) {
+        free(sends);
+        return err;
+    }
+    *out = sends;
+    return OK;
+}
+
+void sends_close(struct sends *sends)
+{
+    if (!sends)
+        return;
+    desk_close(sends->desk);
+    free(sends);
+}
+
+static void note(struct door *door, struct request *rq, const struct send_fields *f)
+{
+    struct sends *sends = rq->session->seat->sends;
+    if (sends->n == SENDS_MAX)
+        sends_flush(door, rq->session->seat);
+    size_t i = sends->n++;
+    sends->senders[i] = return_address_of(rq);
+    struct produce *p = &sends->requests[i];
+    p->group = f->producer_group;
+    p->topic = f->topic;
+    p->default_topic = f->default_topic;
+    p->body = rq->body;
+    p->props = f->props;
+    p->default_queues = f->default_topic_queues;
+    p->queue_id = f->queue_id;
+    p->sys_flag = f->sys_flag;
+    p->flag = f->flag;
+    p->reconsume_times = f->reconsume_times;
+    p->born_ms = f->born_ms;
+    p->born_host = *conn_peer(rq->session->conn);
+    p->batch = f->batch;
+}
+
+void send_message(struct door *door, struct request *rq)
+{
+    struct send_fields f = {0};
+    if (request_fields(rq, &send_fields_long, &f))
+        note(door, rq, &f);
+}
+
+void send_message_v2(struct door *door, struct request *rq)
+{
+    struct send_fields f = {0};
+    if (request_fields(rq, &send_fields_letters, &f))
+        note(door, rq, &f);
+}
+
+static void give(struct door *door, const struct send_answer *a)
+{
+    struct reply r;
+    if (!reply_begin(&r, &a->to, a->code, bytes_str(a->remark), a->msg_ids.len + a->uniq_key.len))
+        return;
+    if (a->msg_ids.len) {
+        frame_put(&r.frame, BYTES("msgId"), a->msg_ids);
+        frame_put_int(&r.frame, BYTES("queueId"), a->queue_id);
+        frame_put_int(&r.frame, BYTES("queueOffset"), a->queue_offset);
+        frame_put(&r.frame, BYTES("transactionId"), a->uniq_key);
+    }
+    /* These two are there on refusals as well; Java reads them for its message trace. */
+    frame_put(&r.frame, BYTES("MSG_REGION"), bytes_str(door->options.region));
+    frame_put_bool(&r.frame, BYTES("TRACE_ON"), door->options.trace_on);
+    reply_end(&r, 0);
+}
+
+/* The offset ids of a request's messages, joined by commas, in the read's arena. */
+static struct bytes id_list(struct arena *arena, const struct addr *host,
+                            const struct stored *stored, uint32_t n)
+{
+    size_t size = (size_t)n * ID_TEXT_MAX;
+    struct wr w = wr_over(arena_alloc(arena, size), 0);
+    if (!w.start)
+        return (struct bytes){0};
+    w.end = w.start + size;
+    for (uint32_t i = 0; i < n; i++) {
+        char id[ID_TEXT_MAX];
+        size_t len = id_format(host, stored[i].position, id);
+        if (i > 0)
+            wr_u8(&w, ',');
+        wr_bytes_of(&w, bytes_of(id, len));
+    }
+    return wr_bytes(&w);
+}
+
+static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i)
+{
+    struct sends *sends = seat->sends;
+    const struct produce *p = &sends->requests[i];
+    struct send_answer a = {.to = sends->senders[i], .code = response_code_of(p->err)};
+    if (p->err) {
+        a.remark = fault_remark(p->err, &p->why);
+        return a;
+    }
+    a.msg_ids =
+        id_list(&seat->arena, &door->options.host, desk_stored(sends->desk) + p->first, p->count);
+    a.queue_id = p->stored_queue_id;
+    a.queue_offset = p->queue_offset;
+    a.uniq_key = bytes_str(p->uniq_key);
+    return a;
+}
+
+/* Back on the home loop: the position has passed, or never will. */
+static void wait_over(struct post *post)
+{
+    struct send_wait *w = list_entry(post, struct send_wait, post);
+    for (size_t i = 0; i < w->n; i++) {
+        struct send_answer *a = &w->answers[i];
+        if (w->err && a->code == RES_SUCCESS) {
+            a->code = RES_FLUSH_DISK_TIMEOUT; /* it is written, but nobody can promise more */
+            a->remark = err_text(w->err);
+        }
+        give(w->door, a);
+        conn_drop(a->conn);
+        counted_drop(&a->to.session->counted);
+    }
+    free(w);
+}
+
+static void wait_done(struct store_wait *wait, enum err err)
+{
+    struct send_wait *w = list_entry(wait, struct send_wait, wait);
+    w->err = err;
+    loop_post(w->home, &w->post);
+}
+
+/* Copies the answers that have to wait; NULL: no memory. */
+static struct send_wait *wait_make(struct door *door, struct seat *seat,
+                                   const struct send_answer *answers, size_t n, uint64_t position)
+{
+    size_t texts = 0;
+    for (size_t i = 0; i < n; i++)
+        texts += answers[i].msg_ids.len + answers[i].uniq_key.len;
+    struct send_wait *w = calloc(1, sizeof *w + n * sizeof w->answers[0] + texts);
+    if (!w)
+        return NULL;
+    w->wait = (struct store_wait){.position = position, .done = wait_done};
+    w->post.run = wait_over;
+    w->door = door;
+    w->home = seat->loop;
+    w->n = n;
+    uint8_t *room = (uint8_t *)&w->answers[n];
+    for (size_t i = 0; i < n; i++) {
+        w->answers[i] = answers[i];
+        w->answers[i].msg_ids = keep_text(&room, answers[i].msg_ids);
+        w->answers[i].uniq_key = keep_text(&room, answers[i].uniq_key);
+        counted_hold(&answers[i].to.session->counted);
+        conn_hold(answers[i].to.session->conn);
+        w->answers[i].conn = answers[i].to.session->conn;
+    }
+    return w;
+}
+
+/* Answers that must not be given before the log is confirmed up to `position`. */
+static void give_when_confirmed(struct door *door, struct seat *seat,
+                                const struct send_answer *answers, size_t n, uint64_t position)
+{
+    if (n == 0)
+        return;
+    struct send_wait *w = NULL;
+    if (store_confirmed(door->options.store) < position) {
+        w = wait_make(door, seat, answers, n, position);
+        if (!w) { /* stored, but we cannot wait for it: the producer must not take it for safe */
+            for (size_t i = 0; i < n; i++) {
+                struct send_answer a = answers[i];
+                a.code = RES_FLUSH_DISK_TIMEOUT;
+                a.remark = err_text(ERR_NO_MEMORY);
+                give(door, &a);
+            }
+            return;
+        }
+        if (!store_await(door->options.store, &w->wait))
+            return;
+        wait_over(&w->post);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        give(door, &answers[i]);
+}
+
+void sends_flush(struct door *door, struct seat *seat)
+{
+    struct sends *sends = seat->sends;
+    if (!sends || sends->n == 0)
+        return;
+    size_t n = sends->n;
+    uint64_t end = 0;
+    broker_produce(door->broker, sends->desk, sends->requests, n, &end);
+
+    struct send_answer waiting[SENDS_MAX];
+    size_t n_waiting = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct send_answer a = fate_of(door, seat, i);
+        if (a.code == RES_SUCCESS && sends->requests[i].wait)
+            waiting[n_waiting++] = a;
+        else
+            give(door, &a);
+    }
+    give_when_confirmed(door, seat, waiting, n_waiting, end);
+    sends->n = 0;
+    broker_dispatch_turn(
+        door->broker); /* whoever waits for these is woken without a change of thread */
+}

@@ -1,0 +1,164 @@
+/* session.c - one connection: cuts frames, finds the handler, survives nonsense. */
+#include "door/remoting/door_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void session_release(struct counted *counted)
+{
+    free((struct session *)counted);
+}
+
+static struct seat *seat_of(struct door *door, const struct loop *loop)
+{
+    for (size_t i = 0; i < door->n_seats; i++) {
+        if (door->seats[i]->loop == loop)
+            return door->seats[i];
+    }
+    invariant(!"a connection on a loop that has no seat");
+    return NULL;
+}
+
+static void *session_opened(void *context, struct conn *conn)
+{
+    const struct door_context *c = context;
+    struct session *session = calloc(1, sizeof *session);
+    if (!session)
+        return NULL;
+    counted_init(&session->counted, session_release);
+    session->door = c->door;
+    session->side = c->side;
+    session->home = conn_loop(conn);
+    session->seat = seat_of(c->door, session->home);
+    session->conn = conn;
+    list_init(&session->parked);
+    return session;
+}
+
+static void session_closed(void *user, struct conn *conn, const char *reason)
+{
+    struct session *session = user;
+    struct door *door = session->door;
+    char peer[ADDR_TEXT_MAX];
+    addr_format(conn_peer(conn), peer);
+    log_event(door->log, LOG_DEBUG, "connection closed conn=%llu peer=%s reason=%s",
+              (unsigned long long)conn_id(conn), peer, reason);
+
+    session->conn = NULL;
+    if (session->side == SIDE_BROKER) {
+        parked_session_closed(session);
+        broker_session_gone(door->broker, &session->counted);
+    } else {
+        size_t gone = names_gone(door->names, conn_id(conn));
+        if (gone)
+            log_event(door->log, LOG_INFO,
+                      "broker unregistered conn=%llu peer=%s count=%zu reason=%s",
+                      (unsigned long long)conn_id(conn), peer, gone, reason);
+    }
+    counted_drop(&session->counted);
+}
+
+/* The end of a connection that does not speak our language, with one line for the operator. */
+static void refuse(struct session *session, const char *reason, const char *detail)
+{
+    char peer[ADDR_TEXT_MAX];
+    addr_format(conn_peer(session->conn), peer);
+    log_limited(session->door->log, &session->door->bad_input, LOG_WARN,
+                "connection refused conn=%llu peer=%s reason=\"%s\" detail=\"%s\"",
+                (unsigned long long)conn_id(session->conn), peer, reason, detail);
+    conn_close(session->conn, reason);
+}
+
+static void refuse_frame(struct session *session, enum err err, struct bytes in)
+{
+    uint32_t length = in.len >= 4 ? load_u32(in.at) : 0;
+    char detail[128];
+    if (err == ERR_TOO_BIG && in.at[0] == 0x16)
+        (void)snprintf(detail, sizeof detail,
+                       "starts like a TLS handshake; TLS is not offered here");
+    else if (err == ERR_TOO_BIG)
+        (void)snprintf(detail, sizeof detail, "a frame of %u bytes is over the limit of %u", length,
+                       FRAME_MAX);
+    else
+        (void)snprintf(detail, sizeof detail,
+                       "the lengths of a frame of %u bytes contradict each other", length);
+    refuse(session, err == ERR_TOO_BIG ? "frame too big" : "malformed frame", detail);
+}
+
+static void answer_unsupported(const struct request *rq)
+{
+    const char *name = request_name(rq->head->code);
+    char remark[128];
+    (void)snprintf(remark, sizeof remark, " request type %d%s%s%s not supported", rq->head->code,
+                   name ? " (" : "", name ? name : "", name ? ")" : "");
+    answer(rq, RES_REQUEST_CODE_NOT_SUPPORTED, remark);
+}
+
+/* Handles one whole frame. False: the connection is done with. */
+static bool session_frame(struct session *session, const struct frame *frame)
+{
+    struct seat *seat = session->seat;
+    uint8_t *room = arena_alloc(&seat->arena, frame->head.len);
+    if (!room) { /* this read wants more than one request may: finish what came before it first */
+        sends_flush(session->door, seat);
+        arena_reset(&seat->arena);
+        room = arena_alloc(&seat->arena, frame->head.len);
+    }
+    if (!room) {
+        refuse(session, "out of memory", "no memory to decode a request header");
+        return false;
+    }
+
+    struct wr spare = wr_over(room, frame->head.len);
+    struct head head;
+    enum err err = head_decode(frame, &spare, &head);
+    if (err) {
+        refuse(session, "malformed header",
+               frame->form == HEAD_JSON ? "the JSON header of a frame cannot be read"
+                                        : "the binary header of a frame cannot be read");
+        return false;
+    }
+    if (head.flag & FLAG_RESPONSE) /* nothing that we ask of clients waits for an answer */
+        return true;
+
+    struct request rq = {
+        .session = session, .head = &head, .body = frame->body, .arena = &seat->arena};
+    handler *fn = table_find(session->side, head.code);
+    if (fn)
+        fn(session->door, &rq);
+    else
+        answer_unsupported(&rq);
+    return conn_is_open(session->conn);
+}
+
+static size_t session_input(void *user, struct conn *conn, struct bytes in)
+{
+    struct session *session = user;
+    size_t used = 0;
+    bool go_on = true;
+    while (go_on && used < in.len && !conn_congested(conn)) {
+        struct frame frame;
+        size_t need;
+        enum err err = frame_split(bytes_from(in, used), &frame, &need);
+        if (err == ERR_INCOMPLETE) {
+            conn_need(conn, need);
+            break;
+        }
+        if (err) {
+            refuse_frame(session, err, bytes_from(in, used));
+            break;
+        }
+        go_on = session_frame(session, &frame);
+        used += frame.size;
+    }
+    /* Everything above points into `in` and the arena; both end here. */
+    sends_flush(session->door, session->seat);
+    arena_reset(&session->seat->arena);
+    return used;
+}
+
+const struct conn_ops door_ops = {
+    .input = session_input,
+    .opened = session_opened,
+    .closed = session_closed,
+};

@@ -1,0 +1,63 @@
+/* table.c - which request code is answered by which handler, on which side. */
+#include "door/remoting/door_int.h"
+
+#include <stdlib.h>
+
+struct row {
+    int32_t code;
+    enum door_side side;
+    handler *fn;
+};
+
+/* By rising code, for bsearch; no code is served on both sides. */
+static const struct row rows[] = {
+    {REQ_SEND_MESSAGE, SIDE_BROKER, send_message},
+    {REQ_PULL_MESSAGE, SIDE_BROKER, pull_message},
+    {REQ_QUERY_CONSUMER_OFFSET, SIDE_BROKER, offset_query},
+    {REQ_UPDATE_CONSUMER_OFFSET, SIDE_BROKER, offset_update},
+    {REQ_SEARCH_OFFSET_BY_TIMESTAMP, SIDE_BROKER, offset_search},
+    {REQ_GET_MAX_OFFSET, SIDE_BROKER, offset_max},
+    {REQ_GET_MIN_OFFSET, SIDE_BROKER, offset_min},
+    {REQ_GET_EARLIEST_MSG_STORETIME, SIDE_BROKER, offset_earliest},
+    {REQ_HEART_BEAT, SIDE_BROKER, client_heartbeat},
+    {REQ_UNREGISTER_CLIENT, SIDE_BROKER, client_unregister},
+    {REQ_GET_CONSUMER_LIST_BY_GROUP, SIDE_BROKER, client_list},
+    {REQ_PUT_KV_CONFIG, SIDE_NAMES, route_kv_put},
+    {REQ_GET_KV_CONFIG, SIDE_NAMES, route_kv_get},
+    {REQ_DELETE_KV_CONFIG, SIDE_NAMES, route_kv_delete},
+    {REQ_REGISTER_BROKER, SIDE_NAMES, route_register},
+    {REQ_UNREGISTER_BROKER, SIDE_NAMES, route_unregister},
+    {REQ_GET_ROUTEINFO_BY_TOPIC, SIDE_NAMES, route_by_topic},
+    {REQ_GET_BROKER_CLUSTER_INFO, SIDE_NAMES, route_clusters},
+    {REQ_WIPE_WRITE_PERM_OF_BROKER, SIDE_NAMES, route_wipe_write},
+    {REQ_GET_ALL_TOPIC_LIST_FROM_NAMESERVER, SIDE_NAMES, route_topics_all},
+    {REQ_DELETE_TOPIC_IN_NAMESRV, SIDE_NAMES, route_topic_delete},
+    {REQ_REGISTER_TOPIC_IN_NAMESRV, SIDE_NAMES, route_topic_add},
+    {REQ_GET_KVLIST_BY_NAMESPACE, SIDE_NAMES, route_kv_list},
+    {REQ_GET_TOPICS_BY_CLUSTER, SIDE_NAMES, route_topics_of_cluster},
+    {REQ_GET_SYSTEM_TOPIC_LIST_FROM_NS, SIDE_NAMES, route_topics_system},
+    {REQ_SEND_MESSAGE_V2, SIDE_BROKER, send_message_v2},
+    {REQ_GET_UNIT_TOPIC_LIST, SIDE_NAMES, route_topics_unit},
+    {REQ_GET_HAS_UNIT_SUB_TOPIC_LIST, SIDE_NAMES, route_topics_unit_sub},
+    {REQ_GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, SIDE_NAMES, route_topics_unit_sub_only},
+    {REQ_SEND_BATCH_MESSAGE, SIDE_BROKER, send_message_v2},
+    {REQ_QUERY_DATA_VERSION, SIDE_NAMES, route_version},
+    {REQ_ADD_WRITE_PERM_OF_BROKER, SIDE_NAMES, route_add_write},
+    {REQ_LITE_PULL_MESSAGE, SIDE_BROKER, pull_message},
+    {REQ_GET_BROKER_MEMBER_GROUP, SIDE_NAMES, route_members},
+    {REQ_BROKER_HEARTBEAT, SIDE_NAMES, route_heartbeat},
+};
+
+static int by_code(const void *a, const void *b)
+{
+    int32_t x = ((const struct row *)a)->code, y = ((const struct row *)b)->code;
+    return (x > y) - (x < y);
+}
+
+handler *table_find(enum door_side side, int32_t code)
+{
+    const struct row wanted = {.code = code};
+    const struct row *row =
+        bsearch(&wanted, rows, sizeof rows / sizeof rows[0], sizeof rows[0], by_code);
+    return row && row->side == side ? row->fn : NULL;
+}

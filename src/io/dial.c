@@ -1,0 +1,181 @@
+#include "io/io_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PAUSE_MIN_MS   200 /* halved by the dice at most: 100 ms … 5 s */
+#define PAUSE_MAX_MS   5000
+#define CONNECT_MAX_MS 3000 /* the kernel's own patience is two minutes */
+
+/* One try to connect. It has a handle of its own, because libuv lets go of a handle only later. */
+struct attempt {
+    uv_poll_t poll;
+    struct dial *dial;
+    int fd;
+};
+
+struct dial {
+    uv_timer_t timer; /* until the next attempt, or for the patience of the present one */
+    struct loop *loop;
+    struct link link; /* in loop->dials */
+    struct addr addr;
+    const struct conn_ops *ops;
+    void *context;
+    struct io_limits *limits;
+    struct attempt *attempt; /* at most one of these two */
+    struct conn *conn;
+    uint64_t pause_ms;
+    struct dice dice;
+};
+
+static void on_connected(uv_poll_t *poll, int status, int events);
+static void on_timer(uv_timer_t *timer);
+static void try_now(struct dial *dial);
+
+enum err dial_open(struct loop *loop, const struct addr *addr, const struct conn_ops *ops,
+                   void *context, struct io_limits *limits, struct dial **out)
+{
+    loop_here(loop);
+    if (addr->ip_len != 4 && addr->ip_len != 16)
+        return ERR_INVALID;
+    struct dial *dial = calloc(1, sizeof *dial);
+    if (!dial)
+        return ERR_NO_MEMORY;
+    (void)uv_timer_init(&loop->uv, &dial->timer);
+    dial->timer.data = dial;
+    dial->loop = loop;
+    dial->addr = *addr;
+    dial->ops = ops;
+    dial->context = context;
+    dial->limits = limits;
+    dial->pause_ms = PAUSE_MIN_MS;
+    dial->dice = dice_seeded(dice_seed_from_os());
+    list_add_tail(&loop->dials, &dial->link);
+    /* From the loop, so that `opened` never comes before dial_open has returned. */
+    (void)uv_timer_start(&dial->timer, on_timer, 0, 0);
+    *out = dial;
+    return OK;
+}
+
+struct conn *dial_conn(struct dial *dial)
+{
+    loop_here(dial->loop);
+    return dial->conn && conn_is_open(dial->conn) ? dial->conn : NULL;
+}
+
+static void on_attempt_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+/* Returns its socket. */
+static int end_attempt(struct dial *dial)
+{
+    struct attempt *attempt = take(&dial->attempt);
+    (void)uv_timer_stop(&dial->timer);
+    uv_close((uv_handle_t *)&attempt->poll, on_attempt_closed);
+    return take_fd(&attempt->fd);
+}
+
+static void on_dial_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void dial_close(struct dial *dial)
+{
+    if (!dial)
+        return;
+    loop_here(dial->loop);
+    list_remove(&dial->link);
+    if (dial->attempt)
+        (void)close(end_attempt(dial));
+    if (dial->conn) {
+        dial->conn->dial = NULL;
+        conn_close(dial->conn, "hung up");
+    }
+    uv_close((uv_handle_t *)&dial->timer, on_dial_closed);
+}
+
+void dial_close_link(struct link *link)
+{
+    dial_close(list_entry(link, struct dial, link));
+}
+
+/* ---- connecting ---- */
+
+static void try_later(struct dial *dial)
+{
+    if (dial->loop->draining || dial->loop->closing)
+        return;
+    uint64_t half = dial->pause_ms / 2;
+    uint64_t pause = half + dice_below(&dial->dice, half + 1);
+    dial->pause_ms = dial->pause_ms * 2 > PAUSE_MAX_MS ? PAUSE_MAX_MS : dial->pause_ms * 2;
+    (void)uv_timer_start(&dial->timer, on_timer, pause, 0);
+}
+
+/* Somebody who accepts and hangs up without a word is not called back eagerly. */
+void dial_lost(struct dial *dial, bool heard)
+{
+    dial->conn = NULL;
+    if (heard)
+        dial->pause_ms = PAUSE_MIN_MS;
+    try_later(dial);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct dial *dial = timer->data;
+    if (dial->attempt) {
+        (void)close(end_attempt(dial));
+        try_later(dial);
+    } else if (!dial->loop->draining && !dial->loop->closing) {
+        try_now(dial);
+    }
+}
+
+static void try_now(struct dial *dial)
+{
+    union sock name;
+    socklen_t len = sock_from_addr(&dial->addr, &name);
+    cleanup(close_at) int fd =
+        socket(name.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    cleanup(free_at) struct attempt *attempt = calloc(1, sizeof *attempt);
+    if (fd < 0 || !attempt || (connect(fd, &name.any, len) != 0 && errno != EINPROGRESS) ||
+        uv_poll_init(&dial->loop->uv, &attempt->poll, fd) != 0) {
+        try_later(dial);
+        return;
+    }
+    attempt->poll.data = attempt;
+    attempt->dial = dial;
+    attempt->fd = take_fd(&fd);
+    (void)uv_poll_start(&attempt->poll, UV_WRITABLE, on_connected);
+    (void)uv_timer_start(&dial->timer, on_timer, CONNECT_MAX_MS, 0);
+    dial->attempt = take(&attempt);
+}
+
+static void on_connected(uv_poll_t *poll, int status, int events)
+{
+    struct attempt *attempt = poll->data;
+    struct dial *dial = attempt->dial;
+    cleanup(close_at) int fd = end_attempt(dial);
+    int failed = 0;
+    socklen_t len = sizeof failed;
+    if (status < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0 || failed) {
+        try_later(dial);
+        return;
+    }
+    struct conn *conn = conn_create(fd, dial->ops, dial->context, dial->limits);
+    if (!conn) {
+        try_later(dial);
+        return;
+    }
+    sock_no_delay(fd);
+    conn->fd = take_fd(&fd);
+    conn->peer = dial->addr;
+    conn->local = sock_name(conn->fd);
+    conn->dial = dial;
+    dial->conn = conn;
+    conn_adopt(dial->loop, conn);
+}

@@ -1,0 +1,148 @@
+/* io.h - sockets and loops; knows bytes, not messages.
+ *
+ * A *loop* is one libuv loop, run by one thread. A *connection* belongs to one loop for life: only
+ * that thread touches it. To reach it from elsewhere, post to its loop. A *listener* accepts on the
+ * first loop and deals connections out to all of them in turn. A *dial* is an outgoing connection
+ * that is made again whenever it is lost.
+ *
+ * Input. The loop reads into one buffer of its own and hands it to the connection's `input`, which
+ * says how much it used. Where whole frames arrive nothing is copied and an idle connection owns no
+ * memory for bytes at all; only an unfinished rest is kept in a buffer of the connection's own,
+ * which grows with what has really arrived, never with what a peer has announced.
+ *
+ * Output. Whatever is written to a connection during one turn of the loop leaves in one system call
+ * at the end of that turn. Pieces are either copied into chunks that the loop recycles, or slices
+ * of counted memory (the mapped log), which are dropped when the kernel has them.
+ *
+ * Back-pressure. Over `out_high` queued bytes the connection is congested: `input` is not called
+ * and the socket not read until the queue has drained below half of it. Over `out_max` it is
+ * closed.
+ *
+ * Threads: everything here is called on the loop's own thread, except loop_post, loop_stop and what
+ * says otherwise.
+ */
+#ifndef IO_IO_H
+#define IO_IO_H
+
+#include "base/addr.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/counted.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "base/log.h"
+
+struct loop;
+struct conn;
+struct listener;
+struct dial;
+
+/* ---- loops ---- */
+
+must_check enum err loop_open(struct loop **out, struct clock *clock, struct log *log,
+                              struct fault *why);
+void loop_run(struct loop *loop);  /* until loop_stop; the calling thread owns the loop meanwhile */
+void loop_stop(struct loop *loop); /* any thread */
+void loop_close(struct loop *loop);      /* after loop_run returned; closes what is left on it */
+void loop_here(const struct loop *loop); /* invariant: called on the loop's thread */
+
+/* Work for a loop from another thread. The caller owns the post until `run` is called with it. */
+struct post {
+    struct link link;
+    void (*run)(struct post *post);
+};
+void loop_post(struct loop *loop, struct post *post); /* any thread */
+
+/* Called on the loop at the end of each turn, before output leaves: the place to finish what the
+ * requests of one turn share. One per loop. */
+void loop_at_turn_end(struct loop *loop, void (*fn)(void *user), void *user);
+
+struct timer; /* opaque; freed by timer_close */
+must_check enum err timer_open(struct loop *loop, void (*fired)(void *user), void *user,
+                               struct timer **out);
+void timer_start(struct timer *timer, uint64_t after_ms, uint64_t every_ms); /* every_ms 0: once */
+void timer_stop(struct timer *timer);
+void timer_close(struct timer *timer);
+
+/* Signals are read by one loop only. */
+must_check enum err loop_on_signal(struct loop *loop, int signum,
+                                   void (*fired)(void *user, int signum), void *user);
+
+/* ---- connections ---- */
+
+struct conn_ops {
+    /* Bytes have arrived. Returns how many were used; the rest comes again with what follows. When
+     * a whole frame is not there yet, say how long it will be with conn_need(). May write and
+     * close. */
+    size_t (*input)(void *user, struct conn *conn, struct bytes in);
+    /* A new connection: returns its `user`, or NULL to refuse it. For a dial: it is connected. */
+    void *(*opened)(void *context, struct conn *conn);
+    /* The last call for this user. */
+    void (*closed)(void *user, struct conn *conn, const char *reason);
+};
+
+/* Shared by all listeners and loops of a house. */
+struct io_limits {
+    uint64_t idle_ms; /* closed after this long without a byte either way; 0: never */
+    unsigned max_conns;
+    size_t out_high, out_max;
+    atomic_uint conns; /* how many there are */
+};
+#define IO_LIMITS_DEFAULT                                                                          \
+    {                                                                                              \
+        .idle_ms = 120000, .max_conns = 10000, .out_high = 1u << 20, .out_max = 64u << 20          \
+    }
+
+void conn_need(struct conn *conn, size_t total);
+
+/* Room for `n` bytes at the end of the output; fill it, then say how much was used. NULL: no memory
+ * (the connection is being closed). The two calls come as a pair with nothing in between. */
+uint8_t *conn_space(struct conn *conn, size_t n);
+void conn_used(struct conn *conn, size_t n);
+void conn_write(struct conn *conn, struct bytes copy);
+/* Queues a slice without copying; takes over one count of `owner`. */
+void conn_write_slice(struct conn *conn, struct bytes slice, struct counted *owner);
+
+bool conn_congested(const struct conn *conn);
+bool conn_is_open(const struct conn *conn);
+
+/* Closes now, or once everything queued has left. `reason` is a literal, for `closed`. */
+void conn_close(struct conn *conn, const char *reason);
+void conn_finish(struct conn *conn, const char *reason);
+
+/* Keeps the struct alive past its closing, for answers that come later. Home loop only. */
+void conn_hold(struct conn *conn);
+void conn_drop(struct conn *conn);
+
+struct loop *conn_loop(const struct conn *conn);
+const struct addr *conn_peer(const struct conn *conn);
+const struct addr *conn_local(
+    const struct conn *conn);              /* the address by which the peer reached us */
+uint64_t conn_id(const struct conn *conn); /* unique in the process, for logs */
+
+/* ---- listening and dialling ---- */
+
+/* Takes an address (port 0: any free one; listener_addr tells) without answering there yet. On the
+ * thread of loops[0], or before the loops run. */
+must_check enum err listener_open(struct loop *const *loops, size_t n_loops,
+                                  const struct addr *addr, struct io_limits *limits,
+                                  struct listener **out, struct fault *why);
+/* Listens, and accepts from the next turn on. */
+must_check enum err listener_start(struct listener *listener, const struct conn_ops *ops,
+                                   void *context, struct fault *why);
+const struct addr *listener_addr(const struct listener *listener);
+void listener_close(struct listener *listener); /* loops[0]; no further connection is accepted */
+
+/* Stops reading everywhere on this loop, sends what is queued, closes each connection when it is
+ * empty and nobody holds it (a held one is still owed an answer). The loop goes on running; `done`
+ * is called when none is left. */
+void loop_drain(struct loop *loop, void (*done)(void *user), void *user);
+
+/* Connects, and again with a growing, jittered pause (100 ms … 5 s) after each failure or loss. */
+must_check enum err dial_open(struct loop *loop, const struct addr *addr,
+                              const struct conn_ops *ops, void *context, struct io_limits *limits,
+                              struct dial **out);
+struct conn *dial_conn(struct dial *dial); /* NULL while not connected */
+void dial_close(struct dial *dial);
+
+#endif

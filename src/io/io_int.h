@@ -1,0 +1,211 @@
+/* io_int.h - what the files of this folder share. Nobody else includes it.
+ *
+ * libuv tells when a socket is ready, when time has passed and when somebody rang; the system calls
+ * on sockets are our own, so that a partial write is a number and not a request object.
+ */
+#ifndef IO_IO_INT_H
+#define IO_IO_INT_H
+
+#include "base/dice.h"
+#include "base/room.h"
+#include "io/io.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <uv.h>
+
+#define LOOP_IN_SIZE                                                                               \
+    (256u << 10) /* read at once; also how much unfinished input needs no conn_need */
+#define TURN_IN_MAX (32u << 10) /* a turn that has read this much ends: the peers get to work */
+#define FRONT_MAX   (16u << 10) /* a kept rest up to this size is copied in front of the next read \
+                                 */
+#define LINGER_MS     500       /* a peer that has all our bytes gets this long to say goodbye */
+#define IDLE_TICKS    32        /* idle connections are looked for so often in each idle_ms */
+#define IDLE_TICK_MIN 5         /* ms */
+
+/* ---- out.c: the output of one connection, and the memory it is made of ---- */
+
+#define CHUNK_SIZE      (16u << 10) /* with its head */
+#define POOL_CHUNKS_MAX 256u        /* kept for the next turn: 4 MiB in each loop */
+#define POOL_PIECES_MAX 4096u
+#define OUT_IOVECS      128
+
+struct chunk {          /* bytes copied for output */
+    struct chunk *next; /* in the pool */
+    size_t size, used;  /* of data */
+    unsigned pieces;    /* how many point here */
+    uint8_t data[];
+};
+
+struct piece { /* a run of bytes that waits to leave */
+    struct piece *next;
+    const uint8_t *at;
+    size_t len;
+    struct chunk *chunk;   /* where it was copied to, or NULL */
+    struct counted *owner; /* whose slice it is, or NULL */
+};
+
+/* What a loop keeps so that in the steady state nothing is allocated. */
+struct pool {
+    struct chunk *chunks;
+    struct piece *pieces;
+    unsigned n_chunks, n_pieces;
+};
+
+struct out {
+    struct piece *first, *last;
+    struct chunk *chunk; /* being filled */
+    size_t queued;       /* bytes in all pieces */
+};
+
+void pool_clear(struct pool *pool);
+
+uint8_t *out_space_fresh(struct out *out, struct pool *pool, size_t n);
+void out_used_fresh(struct out *out, struct pool *pool, size_t n);
+
+/* Room for `n` bytes; out_used must follow at once. NULL: no memory. */
+static inline uint8_t *out_space(struct out *out, struct pool *pool, size_t n)
+{
+    struct chunk *chunk = out->chunk;
+    if (chunk && n <= chunk->size - chunk->used && pool->pieces)
+        return chunk->data + chunk->used;
+    return out_space_fresh(out, pool, n);
+}
+
+static inline void out_used(struct out *out, struct pool *pool, size_t n)
+{
+    struct chunk *chunk = out->chunk;
+    invariant(chunk && n <= chunk->size - chunk->used);
+    struct piece *last = out->last;
+    if (last && last->chunk == chunk && last->at + last->len == chunk->data + chunk->used) {
+        last->len += n; /* most replies just follow the one before */
+        chunk->used += n;
+        out->queued += n;
+    } else {
+        out_used_fresh(out, pool, n);
+    }
+}
+
+/* Takes over one count of `owner`, also when there is no memory. */
+must_check enum err out_slice(struct out *out, struct pool *pool, struct bytes slice,
+                              struct counted *owner);
+int out_gather(const struct out *out, struct iovec *parts, int max, size_t *total);
+void out_sent(struct out *out, struct pool *pool, size_t n); /* the first n bytes have left */
+void out_clear(struct out *out, struct pool *pool);
+
+/* ---- loop.c ---- */
+
+struct loop {
+    uv_loop_t uv;
+    uv_async_t bell;       /* rung by loop_post and loop_stop */
+    uv_prepare_t turn_end; /* the last thing before the loop waits: the hook, then the output */
+    uv_idle_t again;       /* keeps the loop awake while a connection is to be resumed */
+    uv_timer_t idle_tick, linger_tick;
+    uint64_t idle_tick_ms;
+
+    atomic_bool owned; /* a thread is inside loop_run */
+    atomic_bool stop;
+    struct clock *clock;
+    struct log *log;
+
+    struct room mailbox; /* guards posts */
+    struct list posts;
+
+    void (*hook)(void *user);
+    void *hook_user;
+    void (*drained)(void *user);
+    void *drained_user;
+    bool draining, closing;
+
+    struct list conns;     /* by_loop: every connection until its `closed` */
+    struct list held;      /* by_loop: closed, but somebody still holds the struct */
+    struct list dirty;     /* by_dirty: to be looked at when the turn ends */
+    struct list resumed;   /* by_resumed: no longer congested and has kept input */
+    struct list lingering; /* by_linger: in order of linger_until_ms */
+    struct list timers, signals, listeners, dials;
+
+    uint64_t tick_ns; /* the time at the last idle tick: a coarse clock that costs a load */
+    size_t turn_in;   /* bytes read in this turn */
+    uint8_t *in;
+    struct pool pool;
+};
+
+void loop_end_turn(struct loop *loop); /* the hook, then everything written leaves */
+void loop_wake(struct loop *loop);     /* another turn at once */
+void loop_expect_idle(struct loop *loop, uint64_t idle_ms);
+void loop_expect_linger(struct loop *loop);
+
+/* ---- conn.c ---- */
+
+enum conn_state {
+    CONN_OPEN,
+    CONN_FINISHING, /* sends what is queued, reads nothing */
+    CONN_LINGERING, /* has sent everything and its end; throws away what comes until the peer's */
+    CONN_CLOSED     /* `closed` is about to be called or was */
+};
+
+struct conn {
+    uv_poll_t poll;
+    struct loop *loop; /* NULL: the loop is gone and only a holder is left */
+    int fd;
+    int events; /* what poll is set to */
+    enum conn_state state;
+    unsigned holders;
+    bool congested; /* input waits until the output has drained */
+    bool blocked;   /* the kernel took no more; waiting for it to be writable */
+    bool left_over; /* input stopped because of congestion: call it again without new bytes */
+    bool eof;       /* the peer has sent its end */
+    bool retired;   /* reads no more; whoever holds it may still answer */
+    bool heard;     /* at least one byte has come */
+    bool announced; /* `opened` gave a user, who is owed one `closed` */
+    bool counted;   /* in limits->conns */
+
+    uint8_t *kept; /* input that is not finished */
+    size_t kept_len, kept_size;
+    size_t need; /* input is not called with fewer bytes than this */
+    struct out out;
+    uint64_t active_ns; /* loop->tick_ns when the last byte went either way */
+    uint64_t linger_until_ms;
+
+    const struct conn_ops *ops;
+    void *context, *user;
+    struct io_limits *limits;
+    struct dial *dial; /* to be told when this is over, or NULL */
+    const char *reason;
+
+    struct link by_loop, by_dirty, by_resumed, by_linger;
+    struct post arrival; /* on its way from the listener to its loop */
+    struct addr peer, local;
+    uint64_t id;
+};
+
+/* A connection over `fd`, not yet on any loop; any thread. NULL: no memory, and fd is not taken. */
+struct conn *conn_create(int fd, const struct conn_ops *ops, void *context,
+                         struct io_limits *limits);
+/* Brings it to life on its loop; takes it over in any case. */
+void conn_adopt(struct loop *loop, struct conn *conn);
+void conn_resume(struct conn *conn); /* taken from loop->resumed */
+void conn_flush(struct conn *conn);  /* taken from loop->dirty */
+void conn_retire(struct conn *conn); /* reads no more; ends when empty and nobody holds it */
+
+/* ---- dial.c, listener.c ---- */
+
+void dial_lost(struct dial *dial, bool heard); /* its connection is over */
+void dial_close_link(struct link *link);       /* for loop_close: a link of loop->dials */
+void listener_close_link(struct link *link);
+
+/* ---- socket.c ---- */
+
+union sock {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_storage room;
+};
+
+socklen_t sock_from_addr(const struct addr *addr, union sock *out);
+struct addr sock_name(int fd); /* our own end */
+void sock_no_delay(int fd);
+
+#endif

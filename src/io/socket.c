@@ -1,0 +1,35 @@
+#include "io/io_int.h"
+
+#include <netinet/tcp.h>
+
+socklen_t sock_from_addr(const struct addr *addr, union sock *out)
+{
+    *out = (union sock){0};
+    if (addr->ip_len == 4) {
+        out->v4.sin_family = AF_INET;
+        out->v4.sin_port = htons(addr->port);
+        memcpy(&out->v4.sin_addr, addr->ip, 4);
+        return sizeof out->v4;
+    }
+    invariant(addr->ip_len == 16);
+    out->v6.sin6_family = AF_INET6;
+    out->v6.sin6_port = htons(addr->port);
+    memcpy(&out->v6.sin6_addr, addr->ip, 16);
+    return sizeof out->v6;
+}
+
+struct addr sock_name(int fd)
+{
+    union sock name = {0};
+    socklen_t len = sizeof name;
+    if (getsockname(fd, &name.any, &len) != 0)
+        return (struct addr){0};
+    return addr_from_sockaddr(&name.any);
+}
+
+/* We gather the output of a turn ourselves; the kernel waiting for more would only add delay. */
+void sock_no_delay(int fd)
+{
+    int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}

@@ -1,0 +1,197 @@
+/* msg.h - what disk and wire share: one message, and the names and settings around it.
+ *
+ * A message is one *record*: the same bytes stand in the log and in the answer to a pull. The
+ * codecs here are pure functions: bytes in, slices of those bytes out; nothing is allocated,
+ * nothing is logged, no clock is asked. Record layout and flags are Apache RocketMQ's (docs in
+ * README.md here).
+ *
+ *     record   the stored form            props    NAME \1 VALUE \2 … inside a record
+ *     batch    several in one request     id       offset ids and unique ids
+ *     tags     the hash queues filter by  names    what a topic or group may be called
+ *     topic    a topic's settings         group    a subscription group's settings
+ */
+#ifndef MSG_MSG_H
+#define MSG_MSG_H
+
+#include "base/addr.h"
+#include "base/bytes.h"
+#include "base/err.h"
+
+/* ---- record ---- */
+
+#define RECORD_MAGIC       0xDAA320A7u /* topic length in one byte */
+#define RECORD_MAGIC_LONG  0xDAA320ABu /* topic length in two bytes: retry topics over 127 bytes */
+#define RECORD_MAGIC_BLANK 0xCBD43194u /* the rest of a log file is empty */
+#define RECORD_BLANK_SIZE  8           /* size and magic: what must always fit at a file's end */
+
+/* System flag bits of a record. */
+enum {
+    SYS_COMPRESSED = 0x1,
+    SYS_MULTI_TAGS = 0x2,
+    SYS_TX_MASK = 0xC,
+    SYS_TX_PREPARED = 0x4,
+    SYS_TX_COMMIT = 0x8,
+    SYS_TX_ROLLBACK = 0xC,
+    SYS_BORN_V6 = 0x10,
+    SYS_STORE_V6 = 0x20,
+    SYS_UNWRAP = 0x40,
+    SYS_INNER_BATCH = 0x80,
+};
+
+struct record {
+    uint32_t size; /* decode: TOTALSIZE as stored. encode: computed */
+    uint32_t body_crc;
+    int32_t queue_id;
+    int32_t flag; /* the user's own, opaque to us */
+    int64_t queue_offset;
+    int64_t position; /* PHYSICALOFFSET */
+    int32_t sys_flag; /* the two IPv6 bits are set by encode from the addresses */
+    int64_t born_ms;
+    struct addr born_host;
+    int64_t store_ms;
+    struct addr store_host;
+    int32_t reconsume_times;
+    int64_t prepared_position; /* PREPAREDTRANSACTIONOFFSET */
+    struct bytes body, topic, props;
+};
+
+#define RECORD_TOPIC_MAX 32767
+#define RECORD_PROPS_MAX 32767
+
+/* What stands at the start of `in`: a record, a blank, or neither. Looks at 8 bytes. */
+enum record_kind { RECORD_NONE, RECORD_MESSAGE, RECORD_BLANK };
+enum record_kind record_peek(struct bytes in, uint32_t *size);
+
+/* Decodes the record at the start of `in`, which may go on behind it. ERR_INCOMPLETE when it is
+ * longer than `in`, ERR_MALFORMED when the parts do not add up to its size. Does not look at the
+ * CRC. */
+must_check enum err record_decode(struct bytes in, struct record *out);
+bool record_body_intact(const struct record *r);
+
+/* Bytes needed by encode; 0 if a part is too long. */
+size_t record_size(const struct record *r);
+/* ERR_TOO_BIG when it does not fit in `w` or a part is too long. body_crc is taken from `r`. */
+must_check enum err record_encode(const struct record *r, struct wr *w);
+
+/* Fields known only when the record gets its place: patched into an already encoded record. */
+void record_place(uint8_t *encoded, int64_t queue_offset, int64_t position, int64_t store_ms);
+
+/* ---- properties ---- */
+
+#define PROP_KEYS       BYTES("KEYS")
+#define PROP_TAGS       BYTES("TAGS")
+#define PROP_WAIT       BYTES("WAIT")
+#define PROP_DELAY      BYTES("DELAY")
+#define PROP_UNIQ_KEY   BYTES("UNIQ_KEY")
+#define PROP_MSG_REGION BYTES("MSG_REGION")
+#define PROP_TRACE_ON   BYTES("TRACE_ON")
+#define PROP_CLUSTER    BYTES("CLUSTER")
+#define PROP_POP_CK     BYTES("POP_CK")
+#define PROP_TRAN_MSG   BYTES("TRAN_MSG")
+
+struct prop {
+    struct bytes name, value;
+};
+
+/* Yields the pairs in order; skips items without a separator, or with an empty name or value, as
+ * the official readers do. `*rest` starts as the whole text. */
+bool props_next(struct bytes *rest, struct prop *out);
+bool props_get(struct bytes text, struct bytes name, struct bytes *value); /* the last one wins */
+/* Appends NAME \1 VALUE \2, adding the separator that an older client may have left out before it:
+ * `w` starts where the text starts. */
+void props_add(struct wr *w, struct bytes name, struct bytes value);
+/* Appends all of `text` but the pairs called `name`; the result always ends with \2. */
+void props_add_all_but(struct wr *w, struct bytes text, struct bytes name);
+
+/* ---- batch ---- */
+
+struct batch_item {
+    int32_t flag;
+    struct bytes body, props;
+};
+
+/* Reads the next message of a batch body. OK and *more=false at the end; ERR_MALFORMED. */
+must_check enum err batch_next(struct rd *r, struct batch_item *out, bool *more);
+void batch_add(struct wr *w, const struct batch_item *item);
+
+/* ---- ids ---- */
+
+#define ID_TEXT_MAX 57 /* 56 hex digits and the end */
+
+/* Store host, port and log position in upper-case hex: 32 digits for IPv4, 56 for IPv6. */
+size_t id_format(const struct addr *host, int64_t position, char out[ID_TEXT_MAX]);
+must_check enum err id_parse(struct bytes text, struct addr *host, int64_t *position);
+
+/* Makes unique ids the way the official clients do: address, pid, a number of this process, the
+ * milliseconds of this month, a counter. */
+struct id_maker {
+    uint8_t fixed[22]; /* address, pid, process number */
+    uint8_t fixed_len;
+    int64_t month_start_ms, month_end_ms;
+    uint16_t counter;
+};
+void id_maker_init(struct id_maker *m, const struct addr *host, uint16_t pid, uint32_t process);
+size_t id_make(struct id_maker *m, int64_t now_ms, char out[ID_TEXT_MAX]);
+
+/* ---- tags ---- */
+
+/* Java's String.hashCode of the UTF-8 text, sign-extended as the queue keeps it; 0 for none. */
+int64_t tags_code(struct bytes tags);
+
+/* ---- names ---- */
+
+#define NAME_TOPIC_MAX 127
+#define NAME_RETRY_MAX 255 /* %RETRY% and %DLQ% topics */
+#define NAME_GROUP_MAX 120
+
+#define RETRY_PREFIX BYTES("%RETRY%")
+#define DLQ_PREFIX   BYTES("%DLQ%")
+
+/* ERR_INVALID or ERR_TOO_BIG, with the sentence a client gets as remark. */
+must_check enum err topic_name_check(struct bytes name, struct fault *why);
+must_check enum err group_name_check(struct bytes name, struct fault *why);
+bool topic_is_system(struct bytes name);       /* may not be created or deleted by users */
+bool topic_refuses_clients(struct bytes name); /* system topics that clients may not send to */
+
+/* ---- settings of topics and groups, as topics.json and registrations carry them ---- */
+
+enum { PERM_INHERIT = 1, PERM_WRITE = 2, PERM_READ = 4, PERM_PRIORITY = 8 };
+
+struct topic_settings {
+    struct bytes name;
+    int32_t read_queues, write_queues;
+    int32_t perm;
+    int32_t sys_flag;
+    bool order;
+    bool multi_tag;          /* topicFilterType */
+    struct bytes attributes; /* the JSON object as text; empty: {} */
+};
+
+struct group_settings {
+    struct bytes name;
+    bool consume_enable, from_min_enable, broadcast_enable, orderly, notify_changes;
+    int32_t retry_queues, retry_max;
+    int64_t broker_id, slow_broker_id;
+    int32_t sys_flag, consume_timeout_min;
+};
+
+struct data_version {
+    int64_t state, timestamp, counter;
+};
+
+struct arena;
+struct json;
+struct json_out;
+
+struct group_settings group_settings_default(struct bytes name);
+/* `name` is the key it stands under; if empty, the topicName inside counts. ERR_TOO_BIG,
+ * ERR_NO_MEMORY: no room for the attributes. */
+must_check enum err topic_settings_read(const struct json *node, struct bytes name,
+                                        struct arena *arena, struct topic_settings *out);
+struct group_settings group_settings_read(const struct json *node, struct bytes name);
+struct data_version data_version_read(const struct json *node);
+void topic_settings_write(struct json_out *w, const struct topic_settings *t);
+void group_settings_write(struct json_out *w, const struct group_settings *g);
+void data_version_write(struct json_out *w, const struct data_version *v);
+
+#endif

@@ -1,0 +1,87 @@
+/* props.c - NAME \1 VALUE \2 NAME \1 VALUE \2 …
+ *
+ * 5.x clients end every pair with \2, 4.9 clients leave the last one out. There is no escaping.
+ */
+#include "msg/msg.h"
+
+#define AFTER_NAME  '\1'
+#define AFTER_VALUE '\2'
+
+/* Cuts the next item off, without its separator. False at the end. */
+static bool item_next(struct bytes *rest, struct bytes *item)
+{
+    if (rest->len == 0)
+        return false;
+    const uint8_t *stop = memchr(rest->at, AFTER_VALUE, rest->len);
+    size_t len = stop ? (size_t)(stop - rest->at) : rest->len;
+    *item = bytes_of(rest->at, len);
+    *rest = bytes_from(*rest, stop ? len + 1 : len);
+    return true;
+}
+
+/* False if there is no separator in it. */
+static bool item_split(struct bytes item, struct prop *out)
+{
+    const uint8_t *stop = item.len ? memchr(item.at, AFTER_NAME, item.len) : NULL;
+    if (!stop)
+        return false;
+    size_t name_len = (size_t)(stop - item.at);
+    *out = (struct prop){bytes_of(item.at, name_len), bytes_from(item, name_len + 1)};
+    return true;
+}
+
+bool props_next(struct bytes *rest, struct prop *out)
+{
+    struct bytes item;
+    struct prop pair;
+    while (item_next(rest, &item)) {
+        if (item_split(item, &pair) && pair.name.len > 0 && pair.value.len > 0) {
+            *out = pair;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool props_get(struct bytes text, struct bytes name, struct bytes *value)
+{
+    bool found = false;
+    struct prop pair;
+    while (props_next(&text, &pair)) {
+        if (bytes_equal(pair.name, name)) {
+            *value = pair.value;
+            found = true;
+        }
+    }
+    return found;
+}
+
+static void end_last_pair(struct wr *w)
+{
+    if (wr_len(w) > 0 && w->at[-1] != AFTER_VALUE)
+        wr_u8(w, AFTER_VALUE);
+}
+
+void props_add(struct wr *w, struct bytes name, struct bytes value)
+{
+    end_last_pair(w);
+    wr_bytes_of(w, name);
+    wr_u8(w, AFTER_NAME);
+    wr_bytes_of(w, value);
+    wr_u8(w, AFTER_VALUE);
+}
+
+/* Drops by name alone, also where the value is empty: what a reader skips today another might not
+ * tomorrow. Everything else stays as it is, readable or not. */
+void props_add_all_but(struct wr *w, struct bytes text, struct bytes name)
+{
+    struct bytes item;
+    while (item_next(&text, &item)) {
+        struct prop pair;
+        if (item_split(item, &pair) && bytes_equal(pair.name, name))
+            continue;
+        end_last_pair(w);
+        wr_bytes_of(w, item);
+        wr_u8(w, AFTER_VALUE);
+    }
+}

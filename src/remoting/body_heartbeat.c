@@ -1,0 +1,102 @@
+/* body_heartbeat.c - HEART_BEAT: who a client is, what it produces and what it consumes. */
+#include "base/json.h"
+#include "remoting/bodies.h"
+#include "remoting/bodies_int.h"
+
+/* The place of `node`'s text in a list of names; `fallback` if it is not there, -1 if it is none of
+ * them. */
+static int choice(const struct json *node, const char *const *names, int n, int fallback)
+{
+    if (!node || node->type == JSON_NULL)
+        return fallback;
+    struct bytes text = json_text(node, BYTES(""));
+    for (int i = 0; i < n; i++)
+        if (bytes_equal(text, bytes_str(names[i])))
+            return i;
+    return -1;
+}
+
+static enum err subscription_read(const struct json *node, struct arena *arena,
+                                  struct heart_subscription *out)
+{
+    if (node->type != JSON_OBJECT)
+        return ERR_MALFORMED;
+    out->topic = json_text(json_member(node, "topic"), BYTES(""));
+    out->expression = json_text(json_member(node, "subString"), BYTES("*"));
+    out->expression_type = json_text(json_member(node, "expressionType"), BYTES("TAG"));
+    if (out->expression_type.len == 0)
+        out->expression_type = BYTES("TAG");
+    out->version = json_int(json_member(node, "subVersion"), 0);
+    if (out->topic.len == 0)
+        return ERR_MALFORMED;
+    return texts_read(json_member(node, "tagsSet"), arena, &out->tags, &out->n_tags);
+}
+
+static enum err consumer_read(const struct json *node, struct arena *arena,
+                              struct heart_consumer *out)
+{
+    static const char *const types[] = {"CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"};
+    static const char *const models[] = {"BROADCASTING", "CLUSTERING"};
+
+    if (node->type != JSON_OBJECT)
+        return ERR_MALFORMED;
+    out->group = json_text(json_member(node, "groupName"), BYTES(""));
+    out->from_where =
+        json_text(json_member(node, "consumeFromWhere"), BYTES("CONSUME_FROM_LAST_OFFSET"));
+    out->unit_mode = json_bool(json_member(node, "unitMode"), false);
+    int type = choice(json_member(node, "consumeType"), types, 3, CONSUME_PASSIVELY);
+    int model = choice(json_member(node, "messageModel"), models, 2, MODEL_CLUSTERING);
+    if (out->group.len == 0 || type < 0 || model < 0)
+        return ERR_MALFORMED;
+    out->type = (enum consume_type)type;
+    out->model = (enum message_model)model;
+
+    const struct json *subs = json_member(node, "subscriptionDataSet");
+    enum err err = array_alloc(subs, arena, sizeof *out->subs, (void **)&out->subs, &out->n_subs);
+    struct heart_subscription *sub = out->subs;
+    json_each(item, out->n_subs ? subs : NULL) {
+        if (!err)
+            err = subscription_read(item, arena, sub++);
+    }
+    return err;
+}
+
+enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat *out)
+{
+    const struct json *doc;
+    enum err err = object_parse(body, arena, &doc);
+    if (err)
+        return err;
+
+    struct heartbeat h = {
+        .client_id = json_text(json_member(doc, "clientID"), BYTES("")),
+        .fingerprint = (int32_t)json_int(json_member(doc, "heartbeatFingerprint"), 0),
+        .without_sub = json_bool(json_member(doc, "withoutSub"), false),
+    };
+    if (h.client_id.len == 0)
+        return ERR_MALFORMED;
+
+    const struct json *producers = json_member(doc, "producerDataSet");
+    err = array_alloc(producers, arena, sizeof *h.producers, (void **)&h.producers, &h.n_producers);
+    if (err)
+        return err;
+    struct bytes *producer = h.producers;
+    json_each(item, h.n_producers ? producers : NULL) {
+        *producer = json_text(json_member(item, "groupName"), BYTES(""));
+        if (producer++->len == 0)
+            return ERR_MALFORMED;
+    }
+
+    const struct json *consumers = json_member(doc, "consumerDataSet");
+    err = array_alloc(consumers, arena, sizeof *h.consumers, (void **)&h.consumers, &h.n_consumers);
+    if (err)
+        return err;
+    struct heart_consumer *consumer = h.consumers;
+    json_each(item, h.n_consumers ? consumers : NULL) {
+        err = consumer_read(item, arena, consumer++);
+        if (err)
+            return err;
+    }
+    *out = h;
+    return OK;
+}

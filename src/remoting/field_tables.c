@@ -1,0 +1,226 @@
+/* field_tables.c - the names of the fields of each request.
+ *
+ * Fields that every 5.x request may carry (ns, nsd, bname, oway, lo) are left out where nobody asks
+ * for them: a broker without static topics has no use for them, and unknown fields are passed over.
+ */
+#include "remoting/fields.h"
+
+#define NEED true
+#define MAY  false
+
+#define TEXT(name_, need_, member_) RULE(FIELD_TEXT, name_, need_, member_)
+#define INT(name_, need_, member_)  RULE(FIELD_INT, name_, need_, member_)
+#define LONG(name_, need_, member_) RULE(FIELD_LONG, name_, need_, member_)
+#define BOOL(name_, need_, member_) RULE(FIELD_BOOL, name_, need_, member_)
+#define RULE(type_, name_, need_, member_)                                                         \
+    {                                                                                              \
+        .name = {(const uint8_t *)(name_), sizeof(name_) - 1}, .type = type_, .required = need_,   \
+        .offset = offsetof(struct FIELDS, member_)                                                 \
+    }
+#define TABLE(name)                                                                                \
+    const struct field_table name = {name##_rules, sizeof name##_rules / sizeof *name##_rules}
+
+/* ---- sending ---- */
+
+#define FIELDS send_fields
+
+static const struct field_rule send_fields_long_rules[] = {
+    TEXT("producerGroup", NEED, producer_group),
+    TEXT("topic", NEED, topic),
+    TEXT("defaultTopic", NEED, default_topic),
+    INT("defaultTopicQueueNums", NEED, default_topic_queues),
+    INT("queueId", NEED, queue_id),
+    INT("sysFlag", NEED, sys_flag),
+    LONG("bornTimestamp", NEED, born_ms),
+    INT("flag", NEED, flag),
+    TEXT("properties", MAY, props),
+    INT("reconsumeTimes", MAY, reconsume_times),
+    BOOL("unitMode", MAY, unit_mode),
+    INT("maxReconsumeTimes", MAY, max_reconsume_times),
+    BOOL("batch", MAY, batch),
+    TEXT("bname", MAY, broker_name),
+};
+TABLE(send_fields_long);
+
+static const struct field_rule send_fields_letters_rules[] = {
+    TEXT("a", NEED, producer_group), TEXT("b", NEED, topic),
+    TEXT("c", NEED, default_topic),  INT("d", NEED, default_topic_queues),
+    INT("e", NEED, queue_id),        INT("f", NEED, sys_flag),
+    LONG("g", NEED, born_ms),        INT("h", NEED, flag),
+    TEXT("i", MAY, props),           INT("j", MAY, reconsume_times),
+    BOOL("k", MAY, unit_mode),       INT("l", MAY, max_reconsume_times),
+    BOOL("m", MAY, batch),           TEXT("n", MAY, broker_name),
+};
+TABLE(send_fields_letters);
+
+#undef FIELDS
+
+/* ---- pulling ---- */
+
+#define FIELDS pull_fields
+
+static const struct field_rule pull_fields_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+    LONG("queueOffset", NEED, offset),
+    INT("maxMsgNums", NEED, max_count),
+    INT("sysFlag", NEED, sys_flag),
+    LONG("commitOffset", NEED, commit_offset),
+    LONG("suspendTimeoutMillis", NEED, suspend_ms),
+    TEXT("subscription", MAY, subscription),
+    LONG("subVersion", NEED, sub_version),
+    TEXT("expressionType", MAY, expression_type),
+};
+TABLE(pull_fields_table);
+
+#undef FIELDS
+
+/* ---- offsets ---- */
+
+#define FIELDS offset_fields
+
+static const struct field_rule query_offset_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+    BOOL("setZeroIfNotFound", MAY, set_zero_if_not_found),
+};
+TABLE(query_offset_table);
+
+static const struct field_rule update_offset_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+    LONG("commitOffset", NEED, commit_offset),
+};
+TABLE(update_offset_table);
+
+static const struct field_rule search_offset_table_rules[] = {
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+    LONG("timestamp", NEED, timestamp),
+    TEXT("boundaryType", MAY, boundary),
+};
+TABLE(search_offset_table);
+
+static const struct field_rule queue_table_rules[] = {
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+};
+TABLE(queue_table);
+
+#undef FIELDS
+
+/* ---- clients ---- */
+
+#define FIELDS client_fields
+
+static const struct field_rule unregister_client_table_rules[] = {
+    TEXT("clientID", NEED, client_id),
+    TEXT("producerGroup", MAY, producer_group),
+    TEXT("consumerGroup", MAY, consumer_group),
+};
+TABLE(unregister_client_table);
+
+static const struct field_rule consumer_list_table_rules[] = {
+    TEXT("consumerGroup", NEED, consumer_group),
+};
+TABLE(consumer_list_table);
+
+#undef FIELDS
+
+/* ---- brokers, as they speak to a name server ---- */
+
+#define FIELDS broker_fields
+
+static const struct field_rule register_broker_table_rules[] = {
+    TEXT("brokerName", NEED, broker_name),
+    TEXT("brokerAddr", NEED, broker_addr),
+    TEXT("clusterName", NEED, cluster),
+    TEXT("haServerAddr", NEED, ha_addr),
+    LONG("brokerId", NEED, broker_id),
+    LONG("heartbeatTimeoutMillis", MAY, heartbeat_timeout_ms),
+    BOOL("enableActingMaster", MAY, acting_master),
+    BOOL("compressed", MAY, compressed),
+    INT("bodyCrc32", MAY, body_crc),
+    TEXT("__ZONE_NAME", MAY, zone),
+};
+TABLE(register_broker_table);
+
+static const struct field_rule unregister_broker_table_rules[] = {
+    TEXT("brokerName", NEED, broker_name),
+    TEXT("brokerAddr", NEED, broker_addr),
+    TEXT("clusterName", NEED, cluster),
+    LONG("brokerId", NEED, broker_id),
+};
+TABLE(unregister_broker_table);
+
+static const struct field_rule broker_version_table_rules[] = {
+    TEXT("brokerName", NEED, broker_name),
+    TEXT("brokerAddr", NEED, broker_addr),
+    TEXT("clusterName", NEED, cluster),
+    LONG("brokerId", NEED, broker_id),
+};
+TABLE(broker_version_table);
+
+static const struct field_rule broker_heartbeat_table_rules[] = {
+    TEXT("clusterName", NEED, cluster),
+    TEXT("brokerAddr", NEED, broker_addr),
+    TEXT("brokerName", NEED, broker_name),
+};
+TABLE(broker_heartbeat_table);
+
+static const struct field_rule broker_group_table_rules[] = {
+    TEXT("clusterName", NEED, cluster),
+    TEXT("brokerName", NEED, broker_name),
+};
+TABLE(broker_group_table);
+
+static const struct field_rule broker_perm_table_rules[] = {
+    TEXT("brokerName", NEED, broker_name),
+};
+TABLE(broker_perm_table);
+
+#undef FIELDS
+
+/* ---- names: routes, topics, keys ---- */
+
+#define FIELDS name_fields
+
+static const struct field_rule route_table_rules[] = {
+    TEXT("topic", NEED, topic),
+    BOOL("acceptStandardJsonOnly", MAY, standard_json),
+};
+TABLE(route_table);
+
+static const struct field_rule delete_topic_table_rules[] = {
+    TEXT("topic", NEED, topic),
+    TEXT("clusterName", MAY, cluster),
+};
+TABLE(delete_topic_table);
+
+static const struct field_rule cluster_topics_table_rules[] = {
+    TEXT("cluster", NEED, cluster),
+};
+TABLE(cluster_topics_table);
+
+static const struct field_rule kv_put_table_rules[] = {
+    TEXT("namespace", NEED, space),
+    TEXT("key", NEED, key),
+    TEXT("value", NEED, value),
+};
+TABLE(kv_put_table);
+
+static const struct field_rule kv_key_table_rules[] = {
+    TEXT("namespace", NEED, space),
+    TEXT("key", NEED, key),
+};
+TABLE(kv_key_table);
+
+static const struct field_rule kv_list_table_rules[] = {
+    TEXT("namespace", NEED, space),
+};
+TABLE(kv_list_table);
+
+#undef FIELDS

@@ -1,0 +1,85 @@
+/* fields.c - reading fields through their tables. The tables themselves are in field_tables.c. */
+#include "remoting/fields.h"
+
+#include <strings.h>
+
+#define QUOTE_MAX 64 /* of a value that makes no sense, in the answer */
+
+static enum err value_read(const struct field_rule *rule, struct bytes value, void *out,
+                           struct fault *why);
+static enum err all_there(const struct field_table *table, uint64_t seen, struct fault *why);
+
+/* The search for a rule goes on where the last one was found: most clients send fields in the order
+ * of our tables, and then each is found at once. */
+enum err fields_read(const struct field_table *table, const struct head *head, void *out,
+                     struct fault *why)
+{
+    invariant(table->n <= 64);
+    uint64_t seen = 0;
+    size_t next = 0;
+    for (size_t i = 0; i < head->n_fields; i++) {
+        const struct field *field = &head->fields[i];
+        size_t tried = 0;
+        for (; tried < table->n; tried++) {
+            struct bytes name = table->rules[next].name;
+            if (name.len == field->name.len && name.at[0] == field->name.at[0] &&
+                memcmp(name.at, field->name.at, name.len) == 0)
+                break;
+            next = next + 1 < table->n ? next + 1 : 0;
+        }
+        if (tried == table->n)
+            continue; /* not one of ours; 5.x clients add several to every request */
+        enum err err = value_read(&table->rules[next], field->value, out, why);
+        if (err)
+            return err;
+        seen |= (uint64_t)1 << next;
+        next = next + 1 < table->n ? next + 1 : 0;
+    }
+    return all_there(table, seen, why);
+}
+
+static enum err unreadable(const struct field_rule *rule, struct bytes value, struct fault *why)
+{
+    struct bytes shown = bytes_of(value.at, value.len < QUOTE_MAX ? value.len : QUOTE_MAX);
+    return fault_set(why, ERR_MALFORMED, "the field %.*s should be a number of %d bits, not '%.*s'",
+                     BYTES_ARG(rule->name), rule->type == FIELD_INT ? 32 : 64, BYTES_ARG(shown));
+}
+
+static enum err value_read(const struct field_rule *rule, struct bytes value, void *out,
+                           struct fault *why)
+{
+    char *place = (char *)out + rule->offset;
+    bool yes;
+    int32_t small;
+    int64_t wide;
+    switch (rule->type) {
+    case FIELD_TEXT:
+        memcpy(place, &value, sizeof value);
+        return OK;
+    case FIELD_BOOL:
+        yes = value.len == 4 && strncasecmp((const char *)value.at, "true", 4) == 0;
+        memcpy(place, &yes, sizeof yes);
+        return OK;
+    case FIELD_INT:
+        if (!bytes_to_i32(value, &small))
+            return unreadable(rule, value, why);
+        memcpy(place, &small, sizeof small);
+        return OK;
+    case FIELD_LONG:
+        if (!bytes_to_i64(value, &wide))
+            return unreadable(rule, value, why);
+        memcpy(place, &wide, sizeof wide);
+        return OK;
+    }
+    return ERR_INVALID;
+}
+
+static enum err all_there(const struct field_table *table, uint64_t seen, struct fault *why)
+{
+    for (size_t i = 0; i < table->n; i++) {
+        if (table->rules[i].required && !(seen >> i & 1))
+            return fault_set(why, ERR_MALFORMED, "the field %.*s is missing",
+                             BYTES_ARG(table->rules[i].name));
+    }
+    return OK;
+}

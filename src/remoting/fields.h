@@ -1,0 +1,86 @@
+/* fields.h - what the fields of each request are called, as data.
+ *
+ * A request's fields become a struct through a table: name, type, place, whether it must be there.
+ * Reading goes once over the decoded head; numbers are decimal text, booleans are true only for
+ * "true" in any case, exactly as Apache's broker reads them. A missing or unreadable field is named
+ * in the answer instead of being guessed.
+ */
+#ifndef REMOTING_FIELDS_H
+#define REMOTING_FIELDS_H
+
+#include "remoting/remoting.h"
+
+enum field_type { FIELD_TEXT, FIELD_INT, FIELD_LONG, FIELD_BOOL };
+
+struct field_rule {
+    struct bytes name;
+    enum field_type type;
+    bool required;
+    size_t offset; /* of struct bytes, int32_t, int64_t or bool in the struct */
+};
+
+struct field_table {
+    const struct field_rule *rules;
+    size_t n;
+};
+
+/* `out` has been filled with defaults by the caller. ERR_MALFORMED with the sentence for the
+ * remark. */
+must_check enum err fields_read(const struct field_table *table, const struct head *head, void *out,
+                                struct fault *why);
+
+struct send_fields {
+    struct bytes producer_group, topic, default_topic, props, broker_name;
+    int32_t default_topic_queues, queue_id, sys_flag, flag, reconsume_times, max_reconsume_times;
+    int64_t born_ms;
+    bool unit_mode, batch;
+};
+/* The same in long names (SEND_MESSAGE, SEND_REPLY_MESSAGE) and in letters (SEND_MESSAGE_V2,
+ * SEND_BATCH_MESSAGE, SEND_REPLY_MESSAGE_V2). */
+extern const struct field_table send_fields_long, send_fields_letters;
+
+struct pull_fields {
+    struct bytes group, topic, subscription, expression_type;
+    int32_t queue_id, max_count, sys_flag;
+    int64_t offset, commit_offset, suspend_ms, sub_version;
+};
+extern const struct field_table pull_fields_table;
+enum {
+    PULL_COMMIT = 1,
+    PULL_SUSPEND = 2,
+    PULL_SUBSCRIPTION = 4,
+    PULL_CLASS_FILTER = 8,
+    PULL_LITE = 16
+};
+
+struct offset_fields { /* 14, 15, 29, 30, 31, 32 */
+    struct bytes group, topic, boundary;
+    int32_t queue_id;
+    int64_t commit_offset, timestamp;
+    bool set_zero_if_not_found;
+};
+extern const struct field_table query_offset_table, update_offset_table, search_offset_table,
+    queue_table;
+
+struct client_fields { /* 35, 38 */
+    struct bytes client_id, producer_group, consumer_group;
+};
+extern const struct field_table unregister_client_table, consumer_list_table;
+
+struct broker_fields { /* 103, 104, 322, 904, 901, 205, 327 */
+    struct bytes broker_name, broker_addr, cluster, ha_addr, zone;
+    int64_t broker_id, heartbeat_timeout_ms;
+    int32_t body_crc;
+    bool compressed, acting_master;
+};
+extern const struct field_table register_broker_table, unregister_broker_table,
+    broker_version_table, broker_heartbeat_table, broker_group_table, broker_perm_table;
+
+struct name_fields { /* 105, 216, 217, 224, 100, 101, 102, 219 */
+    struct bytes topic, cluster, space, key, value;
+    bool standard_json;
+};
+extern const struct field_table route_table, delete_topic_table, cluster_topics_table, kv_put_table,
+    kv_key_table, kv_list_table;
+
+#endif

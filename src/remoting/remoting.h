@@ -1,0 +1,99 @@
+/* remoting.h - the remoting protocol as a pure codec.
+ *
+ * A connection carries *frames* in both directions: a length, a header, a body. The header is JSON
+ * or a binary form; both decode into `struct head`: a code, a number that pairs answers with
+ * requests (opaque), flags, and named text fields. What the fields of each request mean is data
+ * (fields.h); bodies that have a structure of their own are in bodies.h; the numbers are in
+ * codes.h.
+ *
+ * Decoding yields slices of the input and allocates nothing; text that had escapes is unescaped
+ * into space that the caller provides. Used by the doors, the client, tests and fuzzers alike.
+ */
+#ifndef REMOTING_REMOTING_H
+#define REMOTING_REMOTING_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+#define FRAME_MAX       (16u * 1024 * 1024) /* with its four length bytes, as in Java */
+#define FRAME_PREFIX    8                   /* two length words */
+#define HEAD_FIELDS_MAX 64
+#define HEAD_VERSION    479 /* what we report: V5_3_3; Java wants at least 232 for SQL filters */
+
+enum head_form { HEAD_JSON = 0, HEAD_BINARY = 1 };
+enum { FLAG_RESPONSE = 1, FLAG_ONEWAY = 2 };
+
+struct frame {
+    enum head_form form;
+    struct bytes head, body;
+    size_t size; /* of the whole frame */
+};
+
+/* Cuts the frame at the start of `in`. ERR_INCOMPLETE: `*need` is how many bytes the whole frame
+ * has (at least what must arrive before asking again). ERR_TOO_BIG: over FRAME_MAX. ERR_MALFORMED.
+ */
+must_check enum err frame_split(struct bytes in, struct frame *out, size_t *need);
+
+struct field {
+    struct bytes name, value;
+};
+
+struct head {
+    enum head_form form;
+    int32_t code, version, opaque, flag;
+    uint8_t language;
+    struct bytes remark;
+    size_t n_fields;
+    struct field fields[HEAD_FIELDS_MAX]; /* only the first n_fields are written */
+};
+
+/* `spare` takes text that was escaped or goes beyond ASCII; frame->head.len bytes of room are
+ * always enough. Outputs are written in place as decoding goes on; on failure only `opaque` and
+ * `flag` may be relied on, and only if they were decoded before the fault (they start as 0).
+ * ERR_MALFORMED; ERR_TOO_BIG: too many fields, too deep, no spare room. A JSON header must have a
+ * code; null members are absent. In a binary header a value of no length is absent; bytes are not
+ * checked to be UTF-8. */
+must_check enum err head_decode(const struct frame *frame, struct wr *spare, struct head *out);
+must_check enum err head_decode_json(struct bytes in, struct wr *spare, struct head *out);
+must_check enum err head_decode_binary(struct bytes in, struct head *out);
+
+/* The value of a field, or {NULL, 0}; the last of equal names wins. */
+struct bytes head_field(const struct head *head, struct bytes name);
+
+const char *language_name(uint8_t language);
+
+/* ---- writing a frame ----
+ *
+ *     struct frame_out f;
+ *     frame_begin(&f, &w, HEAD_JSON, &(struct head_start){.opaque = 7, .flag = FLAG_RESPONSE});
+ *     frame_put_int(&f, BYTES("queueOffset"), 12);
+ *     frame_end_head(&f, body_size);     the caller adds body_size bytes behind it
+ *
+ * A remark and all fields must come in this order. Failure (buffer full, frame over FRAME_MAX)
+ * stays in w->full. Values and remark are escaped; what is not UTF-8 in them becomes U+FFFD in
+ * JSON. A code that a binary header cannot carry (16 bits) makes the frame a JSON one. */
+struct head_start {
+    int32_t code, opaque, flag;
+    struct bytes remark;
+};
+
+struct frame_out {
+    struct wr *w;
+    enum head_form form;
+    uint8_t *frame;  /* its first byte */
+    uint8_t *fields; /* binary: where the length of the fields block goes */
+    bool any_field;
+};
+
+void frame_begin(struct frame_out *f, struct wr *w, enum head_form form,
+                 const struct head_start *head);
+void frame_put(struct frame_out *f, struct bytes name, struct bytes value);
+void frame_put_int(struct frame_out *f, struct bytes name, int64_t value);
+void frame_put_bool(struct frame_out *f, struct bytes name, bool value);
+void frame_end_head(struct frame_out *f, size_t body_size);
+
+/* ---- names of the codes, for logs and remarks ---- */
+const char *request_name(int32_t code); /* "SEND_MESSAGE_V2", or NULL */
+const char *response_name(int32_t code);
+
+#endif

@@ -1,0 +1,291 @@
+/* commitlog.c - the end of the log: records get their places and go to the file.
+ *
+ * One call is one visit. Its records are encoded behind each other into the staging buffer and
+ * leave in one write for each file they touch. Nothing moves before everything is written: on an
+ * error the offsets that were given out are taken back and the end stays where it was. What a
+ * failed write may have left behind the end is wiped before the next record goes there, because it
+ * could look like one.
+ */
+#include "store/store_int.h"
+
+#include <stdlib.h>
+
+#define STAGING_LEAST (256u << 10)
+#define STAGING_MORE  (64u << 10) /* on top of the biggest unit: its blank, and some company */
+
+/* A call of store_append on its way. */
+struct placing {
+    struct store *store;
+    uint64_t at;        /* where the next record goes */
+    uint64_t staged_at; /* where the first byte of the staging buffer goes */
+    size_t used;
+    int64_t now_ms;
+};
+
+static enum err place_all(struct placing *p, const struct draft *drafts, size_t n,
+                          struct stored *out);
+static void take_back(const struct draft *drafts, size_t n, const struct stored *out);
+static enum err tail_wipe(struct store *store);
+
+enum err store_append(struct store *store, const struct draft *drafts, size_t n, struct stored *out,
+                      uint64_t *end)
+{
+    struct tail *tail = &store->tail;
+    room_enter(&tail->room);
+    enum err err = OK;
+    if (store_failed(store))
+        err = ERR_READ_ONLY;
+    if (!err)
+        err = (enum err)atomic_load_explicit(&store->derived.trouble, memory_order_relaxed);
+    if (!err && tail->soiled)
+        err = tail_wipe(store);
+    if (err) {
+        room_leave(&tail->room);
+        return err;
+    }
+
+    uint64_t start = position_get(&store->positions.written);
+    int64_t now_ms = clock_ms(store->options.clock);
+    struct placing p = {
+        .store = store,
+        .at = start,
+        .staged_at = start,
+        .now_ms =
+            now_ms > tail->last_ms ? now_ms : tail->last_ms, /* search by time needs it to rise */
+    };
+    err = place_all(&p, drafts, n, out);
+    if (err) {
+        take_back(drafts, n, out);
+        segment_drop(take(&tail->seg));
+        tail->soiled = true;
+    } else if (p.at > start) {
+        tail->last_ms = p.now_ms;
+        positions_written(store, p.at);
+    }
+    room_leave(&tail->room);
+    if (!err)
+        *end = p.at;
+    return err;
+}
+
+enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, uint64_t position,
+                        struct record *out)
+{
+    uint64_t inside = position - base, left = file_size - inside;
+    struct bytes rest = bytes_of(map + inside, left);
+    if (left < RECORD_BLANK_SIZE)
+        return SIGHT_BAD;
+
+    uint32_t size;
+    switch (record_peek(rest, &size)) {
+    case RECORD_BLANK:
+        return size == left ? SIGHT_BLANK : SIGHT_BAD;
+    case RECORD_MESSAGE:
+        if (size + (uint64_t)RECORD_BLANK_SIZE > left)
+            return SIGHT_BAD;
+        if (record_decode(bytes_of(rest.at, size), out))
+            return SIGHT_BAD;
+        return out->position == (int64_t)position ? SIGHT_RECORD : SIGHT_BAD;
+    case RECORD_NONE:
+        break;
+    }
+    return load_u64(rest.at) == 0 ? SIGHT_EMPTY : SIGHT_BAD;
+}
+
+/* ---- the file ---- */
+
+/* Room: tail. Bytes behind the end are gone when this returns OK. */
+static enum err tail_wipe(struct store *store)
+{
+    struct tail *tail = &store->tail;
+    enum err err =
+        fileset_cut(&store->cache, &store->log, position_get(&store->positions.written), NULL);
+    if (!err)
+        tail->soiled = false;
+    return err;
+}
+
+/* Room: tail. Makes tail->seg the file that contains `position`. */
+static enum err tail_file(struct store *store, uint64_t position)
+{
+    struct tail *tail = &store->tail;
+    if (tail->seg && position >= tail->seg->base && position - tail->seg->base < tail->seg->size)
+        return OK;
+    segment_drop(take(&tail->seg));
+    if (position == store->log.end || store->log.first == store->log.end)
+        return segment_make(&store->cache, &store->log, position, &tail->seg, NULL);
+    return segment_get(&store->cache, &store->log, position, &tail->seg, NULL);
+}
+
+static enum err staging_write(struct placing *p)
+{
+    struct tail *tail = &p->store->tail;
+    if (p->used == 0)
+        return OK;
+    enum err err = segment_write(tail->seg, p->staged_at, bytes_of(tail->staging, p->used), NULL);
+    if (err)
+        return err;
+    p->staged_at += p->used;
+    p->used = 0;
+    return OK;
+}
+
+/* Sees to it that `more` bytes fit into the staging buffer. */
+static enum err staging_room(struct placing *p, size_t more)
+{
+    struct tail *tail = &p->store->tail;
+    size_t max = p->store->options.max_record_size + (size_t)STAGING_MORE;
+    invariant(more <= max);
+    if (p->used + more > max) {
+        enum err err = staging_write(p);
+        if (err)
+            return err;
+    }
+    if (p->used + more <= tail->staging_size)
+        return OK;
+    size_t size = tail->staging_size ? tail->staging_size : STAGING_LEAST;
+    while (size < p->used + more)
+        size *= 2;
+    uint8_t *bigger = realloc(tail->staging, size);
+    if (!bigger)
+        return ERR_NO_MEMORY;
+    tail->staging = bigger;
+    tail->staging_size = size;
+    return OK;
+}
+
+/* Closes the file with a blank and goes on in the next one. */
+static enum err roll(struct placing *p, uint64_t left)
+{
+    struct tail *tail = &p->store->tail;
+    enum err err = staging_room(p, RECORD_BLANK_SIZE);
+    if (err)
+        return err;
+    store_u32(tail->staging + p->used, (uint32_t)left);
+    store_u32(tail->staging + p->used + 4, RECORD_MAGIC_BLANK);
+    p->used += RECORD_BLANK_SIZE;
+    err = staging_write(p);
+    if (err)
+        return err;
+    p->at += left;
+    p->staged_at = p->at;
+    return tail_file(p->store, p->at);
+}
+
+/* ---- records ---- */
+
+static bool takes_offset(const struct draft *draft)
+{
+    int32_t kind = draft->sys_flag & SYS_TX_MASK;
+    return kind != SYS_TX_PREPARED && kind != SYS_TX_ROLLBACK;
+}
+
+static struct record record_of(const struct draft *d)
+{
+    return (struct record){
+        .body_crc = d->body_crc,
+        .queue_id = d->queue_id,
+        .flag = d->flag,
+        .sys_flag = d->sys_flag,
+        .born_ms = d->born_ms,
+        .born_host = d->born_host,
+        .store_host = d->store_host,
+        .reconsume_times = d->reconsume_times,
+        .prepared_position = d->prepared_position,
+        .body = d->body,
+        .topic = d->topic,
+        .props = d->props,
+    };
+}
+
+/* How many drafts belong together, and how many bytes they take. Zero bytes: they do not fit
+ * anywhere. */
+static size_t unit_measure(const struct store *store, const struct draft *drafts, size_t n,
+                           struct stored *out, uint64_t *size)
+{
+    uint64_t limit = store->log.file_size - RECORD_BLANK_SIZE;
+    if (limit > store->options.max_record_size)
+        limit = store->options.max_record_size;
+
+    size_t count = 0;
+    uint64_t total = 0;
+    bool fits = true;
+    for (;;) {
+        const struct draft *d = &drafts[count];
+        invariant(d->queue == drafts[0].queue);
+        invariant(d->queue_id == d->queue->queue_id);
+        invariant(bytes_equal(d->topic, d->queue->topic));
+        struct record r = record_of(d);
+        size_t one = record_size(&r);
+        out[count].size = (uint32_t)one;
+        total += one;
+        fits = fits && one > 0 && total <= limit;
+        count++;
+        if (!d->with_next || count == n)
+            break;
+    }
+    *size = fits ? total : 0;
+    return count;
+}
+
+static enum err unit_place(struct placing *p, const struct draft *drafts, size_t n, uint64_t size,
+                           struct stored *out)
+{
+    struct tail *tail = &p->store->tail;
+    enum err err = tail_file(p->store, p->at);
+    if (err)
+        return err;
+    uint64_t left = tail->seg->base + tail->seg->size - p->at;
+    if (size + RECORD_BLANK_SIZE > left)
+        err = roll(p, left);
+    if (!err)
+        err = staging_room(p, size);
+    if (err)
+        return err;
+
+    struct wr w = wr_over(tail->staging + p->used, size);
+    for (size_t i = 0; i < n; i++) {
+        struct record r = record_of(&drafts[i]);
+        r.position = (int64_t)p->at;
+        r.store_ms = p->now_ms;
+        if (takes_offset(&drafts[i]))
+            r.queue_offset = drafts[i].queue->next++;
+        out[i] = (struct stored){OK, r.position, r.queue_offset, r.store_ms, out[i].size};
+        err = record_encode(&r, &w);
+        invariant(err == OK); /* unit_measure has seen it */
+        p->at += out[i].size;
+    }
+    invariant(wr_room(&w) == 0);
+    p->used += size;
+    return OK;
+}
+
+static enum err place_all(struct placing *p, const struct draft *drafts, size_t n,
+                          struct stored *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (struct stored){.err = ERR_CLOSED}; /* not placed: take_back leaves it alone */
+    for (size_t i = 0; i < n;) {
+        uint64_t size;
+        size_t count = unit_measure(p->store, drafts + i, n - i, out + i, &size);
+        if (size == 0) {
+            for (size_t k = i; k < i + count; k++)
+                out[k] = (struct stored){.err = ERR_TOO_BIG};
+        } else {
+            enum err err = unit_place(p, drafts + i, count, size, out + i);
+            if (err)
+                return err;
+        }
+        i += count;
+    }
+    return staging_write(p);
+}
+
+/* Gives back the offsets that were handed out, the latest first. */
+static void take_back(const struct draft *drafts, size_t n, const struct stored *out)
+{
+    while (n-- > 0) {
+        if (out[n].err == OK && takes_offset(&drafts[n]))
+            drafts[n].queue->next = out[n].queue_offset;
+    }
+}

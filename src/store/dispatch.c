@@ -1,0 +1,230 @@
+/* dispatch.c - from the log into the queues.
+ *
+ * A turn reads records in the order of the log, sorts their units by queue, and writes each queue's
+ * in one piece: no system call for a single message. It is one at a time, but anybody may call: who
+ * finds somebody inside leaves a mark and goes, and the one inside does not go while there is a new
+ * mark.
+ *
+ * The mark and "somebody is inside" are one word, `callers`. With two (a lock, and the confirmed
+ * position) both sides could look at the other's before it is there, and a record would wait for
+ * the next append.
+ */
+#include "store/store_int.h"
+
+static enum err read_turn(struct store *store, uint64_t upto, uint64_t *reached, struct fault *why);
+
+/* One bounded step. False: there was nothing to do, or it cannot be done. */
+static bool dispatch_step(struct store *store, struct arrival *out, size_t *n_out)
+{
+    struct derived *derived = &store->derived;
+    struct fault why = {0};
+    *n_out = 0;
+    uint64_t from = position_get(&store->positions.dispatched), reached = from;
+    uint64_t upto = position_get(&store->positions.confirmed);
+    if (from == upto)
+        return false;
+
+    room_enter(&derived->room);
+    int64_t before_ms = derived->dispatched_ms;
+    enum err err = read_turn(store, upto, &reached, &why);
+    enum err written = turn_write(store, out, n_out, err ? NULL : &why);
+    if (!err)
+        err = written;
+    if (err)
+        derived->dispatched_ms =
+            before_ms; /* what could be written will be met again and passed over */
+    else
+        position_raise(&store->positions.dispatched, reached);
+    room_leave(&derived->room);
+
+    if (err == ERR_DAMAGED) {
+        store_fail(store, err, &why);
+    } else {
+        room_enter(&store->cache.room);
+        if (err && !store_failed(store))
+            store->reason = why;
+        atomic_store_explicit(&derived->trouble, (int)err, memory_order_release);
+        room_leave(&store->cache.room);
+    }
+    return !err;
+}
+
+size_t store_dispatch_turn(struct store *store, struct arrival *out)
+{
+    struct derived *derived = &store->derived;
+    if (position_get(&store->positions.dispatched) == store_confirmed(store))
+        return 0;
+    if (atomic_fetch_add_explicit(&derived->callers, 1, memory_order_acq_rel) != 0)
+        return 0; /* the one inside sees our mark before it goes */
+
+    for (;;) {
+        size_t n;
+        unsigned seen = atomic_load_explicit(&derived->callers, memory_order_acquire);
+        bool went_on = dispatch_step(store, out, &n);
+        if (n > 0) { /* our caller comes again, so nobody's mark is lost */
+            atomic_store_explicit(&derived->callers, 0, memory_order_release);
+            return n;
+        }
+        if (!went_on &&
+            atomic_compare_exchange_strong_explicit(&derived->callers, &seen, 0,
+                                                    memory_order_acq_rel, memory_order_relaxed))
+            return 0;
+    }
+}
+
+/* ---- reading the log ---- */
+
+/* We gave this record its offset ourselves; another one means that the file has changed under us.
+ */
+static enum err take_record(struct store *store, const struct record *r, struct fault *why)
+{
+    struct queue *queue;
+    enum err err = queue_get(store, r->topic, r->queue_id, &queue);
+    if (err == ERR_NO_MEMORY)
+        return err;
+    if (err)
+        return fault_set(why, ERR_DAMAGED, "the record at position %lld has a topic that cannot be",
+                         (long long)r->position);
+    if ((uint64_t)r->position < queue->log_end)
+        return OK; /* a turn that failed half-way had it in */
+    if (r->queue_offset != turn_next(store->derived.turn, queue))
+        return fault_set(why, ERR_DAMAGED,
+                         "the record at position %lld has queue offset %lld instead of %lld",
+                         (long long)r->position, (long long)r->queue_offset,
+                         (long long)turn_next(store->derived.turn, queue));
+    turn_add(store->derived.turn, queue, r);
+    return OK;
+}
+
+static enum err read_file(struct store *store, const struct segment *seg, const uint8_t *map,
+                          uint64_t stop, uint64_t *at, struct fault *why)
+{
+    struct derived *derived = &store->derived;
+    while (*at < stop && *at < seg->base + seg->size && !turn_full(derived->turn)) {
+        struct record r;
+        switch (log_look(map, seg->base, seg->size, *at, &r)) {
+        case SIGHT_RECORD: {
+            enum err err = record_has_unit(&r) ? take_record(store, &r, why) : OK;
+            if (err)
+                return err;
+            derived->dispatched_ms = r.store_ms;
+            *at += r.size;
+            break;
+        }
+        case SIGHT_BLANK:
+            *at = seg->base + seg->size;
+            break;
+        case SIGHT_EMPTY:
+        case SIGHT_BAD:
+            return fault_set(why, ERR_DAMAGED, "the log cannot be read at position %llu",
+                             (unsigned long long)*at);
+        }
+    }
+    return OK;
+}
+
+/* Room: derived. Fills the turn with records up to `upto`, or as many as it takes. */
+static enum err read_turn(struct store *store, uint64_t upto, uint64_t *reached, struct fault *why)
+{
+    room_held(&store->derived.room);
+    uint64_t at = *reached;
+    uint64_t stop =
+        upto - at > TURN_BYTES ? at + TURN_BYTES : upto; /* the last record may go beyond */
+    while (at < stop && !turn_full(store->derived.turn)) {
+        cleanup(segment_drop_at) struct segment *seg = NULL;
+        const uint8_t *map;
+        enum err err = segment_get(&store->cache, &store->log, at, &seg, why);
+        if (!err)
+            err = segment_map(seg, &map, why);
+        if (!err)
+            err = read_file(store, seg, map, stop, &at, why);
+        if (err)
+            return err;
+    }
+    *reached = at;
+    return OK;
+}
+
+/* ---- the turn ---- */
+
+bool record_has_unit(const struct record *record)
+{
+    int32_t kind = record->sys_flag & SYS_TX_MASK;
+    return kind != SYS_TX_PREPARED && kind != SYS_TX_ROLLBACK;
+}
+
+bool turn_full(const struct turn *turn)
+{
+    return turn->n == TURN_UNITS || turn->n_slots == ARRIVALS_MAX;
+}
+
+int64_t turn_next(const struct turn *turn, const struct queue *queue)
+{
+    int64_t max = atomic_load_explicit(&queue->max, memory_order_relaxed);
+    return queue->turn == turn->number ? max + turn->slots[queue->slot].count : max;
+}
+
+void turn_add(struct turn *turn, struct queue *queue, const struct record *record)
+{
+    invariant(!turn_full(turn));
+    if (queue->turn != turn->number) {
+        queue->turn = turn->number;
+        queue->slot = (uint32_t)turn->n_slots++;
+        turn->slots[queue->slot] = (struct pending){.queue = queue};
+    }
+    struct bytes tags;
+    struct pending *slot = &turn->slots[queue->slot];
+    slot->count++;
+    slot->log_end = (uint64_t)record->position + record->size;
+    slot->tags_code = props_get(record->props, PROP_TAGS, &tags) ? tags_code(tags) : 0;
+    turn->slot_of[turn->n] = queue->slot;
+    turn->units[turn->n] = (struct unit){(uint64_t)record->position, record->size, slot->tags_code};
+    turn->n++;
+}
+
+/* Puts the units of each queue side by side, in their order. */
+static void turn_sort(struct turn *turn)
+{
+    uint32_t start = 0;
+    uint32_t fill[ARRIVALS_MAX];
+    for (size_t i = 0; i < turn->n_slots; i++) {
+        turn->slots[i].start = fill[i] = start;
+        start += turn->slots[i].count;
+    }
+    for (size_t i = 0; i < turn->n; i++)
+        unit_save(turn->sorted + (size_t)fill[turn->slot_of[i]]++ * UNIT_SIZE, &turn->units[i]);
+}
+
+void turn_forget(struct turn *turn)
+{
+    turn->n = turn->n_slots = 0;
+    turn->number++; /* what queues remember of the old one no longer counts */
+}
+
+enum err turn_write(struct store *store, struct arrival *out, size_t *n_out, struct fault *why)
+{
+    struct turn *turn = store->derived.turn;
+    room_held(&store->derived.room);
+    turn_sort(turn);
+    enum err first_err = OK;
+    size_t n = 0;
+    for (size_t i = 0; i < turn->n_slots; i++) {
+        const struct pending *slot = &turn->slots[i];
+        enum err err =
+            queue_append(store, slot->queue, turn->sorted + (size_t)slot->start * UNIT_SIZE,
+                         slot->count, first_err ? NULL : why);
+        if (err) {
+            first_err = first_err ? first_err : err;
+            continue;
+        }
+        slot->queue->log_end = slot->log_end;
+        if (out)
+            out[n++] = (struct arrival){slot->queue,           slot->queue->topic,
+                                        slot->queue->queue_id, queue_max(slot->queue),
+                                        slot->tags_code,       slot->count};
+    }
+    turn_forget(turn);
+    if (n_out)
+        *n_out = n;
+    return first_err;
+}

@@ -1,0 +1,205 @@
+/* flush.c - getting the log and the queues onto the disk.
+ *
+ * Group commit needs no arrangement: while one fdatasync runs, appends pile up behind it, and the
+ * next one covers them all. A failed fdatasync is believed for good: the kernel may have thrown the
+ * pages away and would report success the next time. From then on nothing is accepted.
+ */
+#include "store/store_int.h"
+
+#define PAGE              4096
+#define QUEUE_LEAST_UNITS (2 * PAGE / UNIT_SIZE) /* a queue with less waits for a thorough flush   \
+                                                  */
+#define QUEUE_THOROUGH_MS  60000                 /* all queues, and then the checkpoint */
+#define SYNC_FLUSH_LOOK_MS 500 /* an append wakes the flusher; this is for the one that does not   \
+                                */
+
+static uint64_t ms_between(uint64_t earlier_ns, uint64_t later_ns)
+{
+    return later_ns > earlier_ns ? (later_ns - earlier_ns) / 1000000 : 0;
+}
+
+/* Flusher only. */
+enum err log_flush(struct store *store, uint64_t upto, int64_t upto_ms, struct fault *why)
+{
+    struct flusher *f = &store->flusher;
+    uint64_t from = position_get(&store->positions.flushed);
+    if (upto == from)
+        return OK;
+    enum err err = fileset_sync(&store->cache, &store->log, from, upto, why);
+    if (!err && upto > f->folder_synced) {
+        err = store->vfs->calls->sync_dir(store->vfs, LOG_FOLDER, why);
+        if (!err && f->folder_synced == 0)
+            err = store->vfs->calls->sync_dir(store->vfs, ".", why); /* the folder itself is new */
+        if (!err)
+            f->folder_synced = upto - upto % store->log.file_size + store->log.file_size;
+    }
+    if (err)
+        return err;
+    atomic_store_explicit(&f->flushed_ms, upto_ms, memory_order_release);
+    position_raise(&store->positions.flushed, upto);
+    if (store->options.sync_flush)
+        position_raise(&store->positions.confirmed, upto);
+    return OK;
+}
+
+static bool flush_due(struct store *store, uint64_t upto, uint64_t now_ns)
+{
+    const struct store_options *o = &store->options;
+    const struct flusher *f = &store->flusher;
+    uint64_t flushed = position_get(&store->positions.flushed);
+    if (upto == flushed)
+        return false;
+    if (o->sync_flush || ms_between(f->thorough_ns, now_ns) >= o->flush_thorough_interval_ms)
+        return true;
+    return ms_between(f->last_ns, now_ns) >= o->flush_interval_ms &&
+           upto / PAGE - flushed / PAGE >= o->flush_least_pages;
+}
+
+int store_flush_turn(struct store *store)
+{
+    struct flusher *f = &store->flusher;
+    const struct store_options *o = &store->options;
+    if (atomic_flag_test_and_set_explicit(&f->busy, memory_order_acquire))
+        return 1;
+
+    room_enter(&store->tail.room);
+    uint64_t upto = position_get(&store->positions.written);
+    int64_t upto_ms = store->tail.last_ms;
+    store->tail.flush_asked = false;
+    room_leave(&store->tail.room);
+
+    uint64_t now_ns = clock_ns(o->clock);
+    if (!store_failed(store) && flush_due(store, upto, now_ns)) {
+        struct fault why = {0};
+        enum err err = log_flush(store, upto, upto_ms, &why);
+        if (err)
+            store_fail(store, err, &why);
+        f->thorough_ns = now_ns;
+    }
+    if (ms_between(f->last_ns, now_ns) >= o->flush_interval_ms)
+        f->last_ns = now_ns;
+    waits_complete(store);
+
+    uint64_t passed_ms = ms_between(f->last_ns, now_ns);
+    atomic_flag_clear_explicit(&f->busy, memory_order_release);
+    if (o->sync_flush)
+        return SYNC_FLUSH_LOOK_MS; /* store_flush_wait does not sleep when something is asked for */
+    return passed_ms < o->flush_interval_ms ? (int)(o->flush_interval_ms - passed_ms) : 0;
+}
+
+void store_flush_wait(struct store *store, int timeout_ms)
+{
+    room_enter(&store->tail.room);
+    if (!store->tail.flush_asked)
+        room_wait(&store->tail.room, timeout_ms);
+    room_leave(&store->tail.room);
+}
+
+void store_flush_wake(struct store *store)
+{
+    room_enter(&store->tail.room);
+    store->tail.flush_asked = true;
+    room_tell(&store->tail.room);
+    room_leave(&store->tail.room);
+}
+
+/* ---- queues ---- */
+
+/* The folder's own entry, and those of the folders it stands in: a queue whose folder is forgotten
+ * by a power loss would look as if it had never been. */
+static enum err queue_sync_folders(struct store *store, struct queue *queue, struct fault *why)
+{
+    char topic[PATH_SIZE];
+    size_t len = sizeof QUEUE_FOLDER + queue->topic.len; /* the slash takes the place of the zero */
+    memcpy(topic, queue->folder, len);
+    topic[len] = '\0';
+    const char *const folders[] = {queue->folder, topic, QUEUE_FOLDER, "."};
+    size_t n = queue->known_end ? 1 : sizeof folders / sizeof folders[0];
+    for (size_t i = 0; i < n; i++) {
+        enum err err = store->vfs->calls->sync_dir(store->vfs, folders[i], why);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
+/* Syncs the units from..to-1; after a cut also the file that was shortened, whether anything came
+ * or not. */
+static enum err queue_sync(struct store *store, struct queue *queue, int64_t from, int64_t to,
+                           bool cut, struct fault *why)
+{
+    uint64_t start = (uint64_t)from * UNIT_SIZE, end_at = (uint64_t)to * UNIT_SIZE + (cut ? 1 : 0);
+    if (cut && start > 0)
+        start--;
+    enum err err = fileset_sync(&store->cache, &queue->files, start, end_at, why);
+    room_enter(&store->cache.room);
+    uint64_t end = queue->files.end;
+    room_leave(&store->cache.room);
+    if (!err && end != queue->known_end)
+        err = queue_sync_folders(store, queue, why);
+    if (err)
+        return err;
+
+    room_enter(&store->derived.room);
+    queue->synced = to;
+    queue->known_end = end;
+    room_leave(&store->derived.room);
+    return OK;
+}
+
+enum err queues_sync(struct store *store, int64_t least, struct fault *why)
+{
+    struct derived *derived = &store->derived;
+    struct list todo;
+    list_init(&todo);
+    room_enter(&derived->room);
+    list_append_all(&todo, &derived->dirty);
+
+    enum err err = OK;
+    for (struct link *k; (k = list_pop(&todo)) != NULL;) {
+        struct queue *queue = list_entry(k, struct queue, dirty);
+        int64_t from = queue->synced, to = atomic_load_explicit(&queue->max, memory_order_relaxed);
+        if (err || (to - from < least && !queue->cut)) {
+            list_add_tail(&derived->dirty, k);
+            continue;
+        }
+        bool cut = queue->cut;
+        queue->cut = false;
+        room_leave(&derived->room);
+        err = queue_sync(store, queue, from, to, cut, why);
+        room_enter(&derived->room);
+    }
+    room_leave(&derived->room);
+    return err;
+}
+
+void store_keep_turn(struct store *store)
+{
+    uint64_t now_ns = clock_ns(store->options.clock);
+    if (store_failed(store) ||
+        ms_between(store->kept_ns, now_ns) < store->options.queue_flush_interval_ms)
+        return;
+    store->kept_ns = now_ns;
+    atomic_store_explicit(&store->derived.trouble, OK,
+                          memory_order_release); /* dispatch gets another chance */
+    bool thorough = ms_between(store->kept_thorough_ns, now_ns) >= QUEUE_THOROUGH_MS;
+
+    room_enter(&store->derived.room);
+    int64_t queues_ms =
+        store->derived.dispatched_ms; /* before the sync: what comes meanwhile may miss it */
+    room_leave(&store->derived.room);
+    struct fault why = {0};
+    enum err err = queues_sync(store, thorough ? 1 : QUEUE_LEAST_UNITS, &why);
+    if (err) {
+        store_fail(store, err, &why);
+        return;
+    }
+    if (!thorough)
+        return;
+    store->kept_thorough_ns = now_ns;
+    store->checkpoint.queues_ms = queues_ms;
+    store->checkpoint.log_ms =
+        atomic_load_explicit(&store->flusher.flushed_ms, memory_order_acquire);
+    err = checkpoint_write(store->vfs, &store->checkpoint, NULL);
+    (void)err; /* the one on disk stays true; next time again */
+}

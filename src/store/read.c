@@ -1,0 +1,267 @@
+/* read.c - from a queue's units to slices of the mapped log.
+ *
+ * No key is held while reading. A queue's `max` is read once with acquire; everything below it is
+ * in the files and does not change. Records that stand next to each other in the log become one
+ * slice.
+ */
+#include "store/store_int.h"
+
+#define SCAN_LEAST 800 /* units looked at in one read, as Apache has it: 16000 bytes of the queue  \
+                        */
+
+/* One read on its way. */
+struct reading {
+    struct store *store;
+    struct queue *queue;
+    const struct read_request *request;
+    struct read_result *out;
+    struct segment *units; /* the queue file in use */
+    struct segment *log;   /* the log file in use */
+    const uint8_t *log_map;
+};
+
+/* What became of one unit. */
+enum unit_fate {
+    UNIT_TAKEN,
+    UNIT_PASSED, /* the filter did not want it */
+    UNIT_GONE,   /* its record is not there any more */
+    UNIT_LATER,  /* no room for it in this answer */
+    UNIT_STUCK,  /* no memory, no file handle: nobody may be sent past it */
+};
+
+static enum unit_fate take_unit(struct reading *rd, const struct unit *unit);
+
+/* The unit at `offset`. ERR_NOT_FOUND, ERR_DAMAGED: its file is not there, or not whole. */
+static enum err unit_at(struct reading *rd, int64_t offset, struct unit *out)
+{
+    uint64_t at = (uint64_t)offset * UNIT_SIZE;
+    const uint8_t *map;
+    if (!rd->units || at < rd->units->base || at - rd->units->base >= rd->units->size) {
+        segment_drop(take(&rd->units));
+        enum err err = segment_get(&rd->store->cache, &rd->queue->files, at, &rd->units, NULL);
+        if (err)
+            return err;
+    }
+    enum err err = segment_map(rd->units, &map, NULL);
+    if (!err)
+        *out = unit_load(map + (at - rd->units->base));
+    return err;
+}
+
+static int64_t next_file(const struct reading *rd, int64_t offset)
+{
+    int64_t units = (int64_t)(rd->queue->files.file_size / UNIT_SIZE);
+    int64_t next = offset - offset % units + units;
+    return next < rd->out->max ? next : rd->out->max;
+}
+
+/* Goes through the units from the wanted offset on. */
+static void scan(struct reading *rd)
+{
+    struct read_result *out = rd->out;
+    int64_t at = rd->request->offset;
+    int64_t scan_max = rd->request->max_count > SCAN_LEAST ? rd->request->max_count : SCAN_LEAST;
+    int64_t stop = out->max - at > scan_max ? at + scan_max : out->max;
+    enum read_status nothing = READ_NONE_MATCHED;
+    while (at < stop) {
+        struct unit unit;
+        enum err err = unit_at(rd, at, &unit);
+        if (err == ERR_NOT_FOUND || err == ERR_DAMAGED) {
+            if (out->count == 0) {
+                at = next_file(rd, at);
+                nothing = READ_GONE;
+            }
+            break;
+        }
+        enum unit_fate fate = err ? UNIT_STUCK : take_unit(rd, &unit);
+        if (fate == UNIT_LATER || fate == UNIT_STUCK)
+            break;
+        if (fate == UNIT_GONE)
+            nothing = READ_GONE;
+        else if (fate == UNIT_PASSED)
+            nothing = READ_NONE_MATCHED;
+        at++;
+    }
+    out->next = at;
+    out->status = out->count ? READ_FOUND : nothing;
+}
+
+void store_read(struct store *store, struct queue *queue, const struct read_request *request,
+                struct read_result *out)
+{
+    out->max = queue_max(queue);
+    out->min = queue_min(store, queue);
+    out->count = 0;
+    out->size = 0;
+    out->n_slices = 0;
+
+    if (out->max == 0) {
+        out->status = READ_EMPTY;
+        out->next = 0;
+    } else if (request->offset < out->min) {
+        out->status = READ_TOO_SMALL;
+        out->next = out->min;
+    } else if (request->offset == out->max) {
+        out->status = READ_AT_END;
+        out->next = request->offset;
+    } else if (request->offset > out->max) {
+        out->status = READ_TOO_LARGE;
+        out->next = out->max;
+    } else {
+        struct reading rd = {.store = store, .queue = queue, .request = request, .out = out};
+        scan(&rd);
+        segment_drop(rd.units);
+        segment_drop(rd.log);
+    }
+}
+
+/* ---- records ---- */
+
+/* Makes rd->log the file that contains `position`. */
+static enum err log_file(struct reading *rd, uint64_t position)
+{
+    if (rd->log && position >= rd->log->base && position - rd->log->base < rd->log->size)
+        return OK;
+    segment_drop(take(&rd->log));
+    enum err err = segment_get(&rd->store->cache, &rd->store->log, position, &rd->log, NULL);
+    if (err)
+        return err;
+    err = segment_map(rd->log, &rd->log_map, NULL);
+    if (err)
+        segment_drop(take(&rd->log));
+    return err;
+}
+
+/* A client that gets a torn record throws away everything behind it, so what a unit says is
+ * compared with what stands there. */
+static bool record_is_there(const struct reading *rd, const struct unit *unit)
+{
+    uint64_t inside = unit->position - rd->log->base;
+    uint32_t size;
+    if (unit->size > rd->log->size - inside)
+        return false;
+    return record_peek(bytes_of(rd->log_map + inside, unit->size), &size) == RECORD_MESSAGE &&
+           size == unit->size;
+}
+
+/* Adds to the last slice when it goes on there. False: there is no room for another slice. */
+static bool slice_add(struct reading *rd, const struct unit *unit)
+{
+    struct read_result *out = rd->out;
+    struct bytes bytes = bytes_of(rd->log_map + (unit->position - rd->log->base), unit->size);
+    struct slice *last = out->n_slices ? &out->slices[out->n_slices - 1] : NULL;
+    if (last && last->owner == &rd->log->owner && last->bytes.at + last->bytes.len == bytes.at) {
+        last->bytes.len += bytes.len;
+        return true;
+    }
+    if (out->n_slices == READ_SLICES_MAX)
+        return false;
+    counted_hold(&rd->log->owner);
+    out->slices[out->n_slices++] = (struct slice){bytes, &rd->log->owner};
+    return true;
+}
+
+static enum unit_fate take_unit(struct reading *rd, const struct unit *unit)
+{
+    struct read_result *out = rd->out;
+    const struct read_request *request = rd->request;
+    if (unit->size == 0 || unit_is_filler(unit))
+        return UNIT_GONE;
+    if (unit->position < position_get(&rd->store->positions.first) ||
+        unit->position + unit->size > store_confirmed(rd->store))
+        return UNIT_GONE;
+    if (request->wants && !request->wants(request->user, unit->tags_code))
+        return UNIT_PASSED;
+    if (out->count >= request->max_count ||
+        (out->count > 0 && out->size + unit->size > request->max_bytes))
+        return UNIT_LATER;
+
+    enum err err = log_file(rd, unit->position);
+    if (err == ERR_NOT_FOUND)
+        return UNIT_GONE;
+    if (err)
+        return UNIT_STUCK;
+    if (!record_is_there(rd, unit))
+        return UNIT_GONE;
+    if (!slice_add(rd, unit))
+        return UNIT_LATER;
+    out->count++;
+    out->size += unit->size;
+    return UNIT_TAKEN;
+}
+
+/* Holds the log file that a record stands in. The record is whole, belongs there, and is confirmed.
+ */
+static enum err record_at(struct store *store, uint64_t position, struct segment **out,
+                          struct record *record, struct bytes *bytes)
+{
+    if (position < position_get(&store->positions.first) || position >= store_confirmed(store))
+        return ERR_NOT_FOUND;
+    cleanup(segment_drop_at) struct segment *seg = NULL;
+    const uint8_t *map;
+    enum err err = segment_get(&store->cache, &store->log, position, &seg, NULL);
+    if (!err)
+        err = segment_map(seg, &map, NULL);
+    if (err)
+        return err;
+    if (log_look(map, seg->base, seg->size, position, record) != SIGHT_RECORD)
+        return ERR_DAMAGED;
+    if (position + record->size > store_confirmed(store))
+        return ERR_NOT_FOUND;
+    *bytes = bytes_of(map + (position - seg->base), record->size);
+    *out = take(&seg);
+    return OK;
+}
+
+enum err store_read_at(struct store *store, int64_t position, struct slice *out)
+{
+    struct segment *seg;
+    struct record record;
+    struct bytes bytes;
+    if (position < 0)
+        return ERR_NOT_FOUND;
+    enum err err = record_at(store, (uint64_t)position, &seg, &record, &bytes);
+    if (err)
+        return err;
+    if (!record_body_intact(&record)) {
+        segment_drop(seg);
+        return ERR_DAMAGED;
+    }
+    *out = (struct slice){bytes, &seg->owner};
+    return OK;
+}
+
+/* ---- time ---- */
+
+int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offset)
+{
+    if (offset < queue_min(store, queue) || offset >= queue_max(queue))
+        return -1;
+    struct reading rd = {.store = store, .queue = queue};
+    struct unit unit;
+    struct record record;
+    struct bytes bytes;
+    enum err err = unit_at(&rd, offset, &unit);
+    segment_drop(rd.units);
+    if (err || unit.size == 0 || unit_is_filler(&unit))
+        return -1;
+    struct segment *seg;
+    err = record_at(store, unit.position, &seg, &record, &bytes);
+    if (err)
+        return -1;
+    segment_drop(seg);
+    return record.store_ms;
+}
+
+int64_t queue_search_time(struct store *store, struct queue *queue, int64_t ts)
+{
+    int64_t low = queue_min(store, queue), high = queue_max(queue);
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (queue_store_time(store, queue, middle) < ts) /* what cannot be read counts as earlier */
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -1,0 +1,266 @@
+/* segment.c - rows of files of one size, and the cache of those that are open.
+ *
+ * A store may have a hundred thousand queue files, so none is open without a reason: the cache
+ * keeps the last OPEN_FILES_MAX used ones. Falling out of it only drops the cache's count; a reader
+ * that holds a slice keeps file and mapping alive.
+ *
+ * Files are made in full size and full of zeros, because Apache RocketMQ refuses others.
+ */
+#include "store/store_int.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void segment_release(struct counted *owner)
+{
+    struct segment *seg = list_entry(owner, struct segment, owner);
+    const struct vfs_calls *calls = seg->vfs->calls;
+    const uint8_t *map = atomic_load_explicit(&seg->map, memory_order_acquire);
+    if (map)
+        calls->unmap(seg->file, map, seg->size);
+    calls->close(seg->file);
+    free(seg);
+}
+
+void segment_drop(struct segment *seg)
+{
+    if (seg)
+        counted_drop(&seg->owner);
+}
+
+void segment_drop_at(struct segment **seg)
+{
+    segment_drop(*seg);
+}
+
+/* ---- cache ---- */
+
+void cache_init(struct cache *c, struct vfs *vfs)
+{
+    room_init(&c->room, "files", ROOM_FILES);
+    c->vfs = vfs;
+    list_init(&c->aged);
+    c->n = 0;
+}
+
+/* Room: files. The caller gets the cache's count and drops it outside. */
+static struct segment *cache_take_out(struct cache *c, struct segment *seg)
+{
+    room_held(&c->room);
+    list_remove(&seg->by_set);
+    list_remove(&seg->by_age);
+    c->n--;
+    return seg;
+}
+
+static struct segment *cache_take_oldest(struct cache *c)
+{
+    return cache_take_out(c, list_entry(list_first(&c->aged), struct segment, by_age));
+}
+
+void cache_clear(struct cache *c)
+{
+    room_enter(&c->room);
+    while (!list_empty(&c->aged)) {
+        struct segment *seg = cache_take_oldest(c);
+        segment_drop(seg);
+    }
+    room_leave(&c->room);
+    room_clear(&c->room);
+}
+
+/* Room: files. Held for the caller; NULL when it is not open. */
+static struct segment *cache_find(struct cache *c, struct fileset *set, uint64_t base)
+{
+    room_held(&c->room);
+    list_each(k, &set->open) {
+        struct segment *seg = list_entry(k, struct segment, by_set);
+        if (seg->base != base)
+            continue;
+        list_remove(&seg->by_age);
+        list_add_tail(&c->aged, &seg->by_age);
+        counted_hold(&seg->owner);
+        return seg;
+    }
+    return NULL;
+}
+
+/* Takes over `seg`, which is new and held by the caller alone, and returns what the caller is to
+ * use: another one if somebody was faster. */
+static struct segment *cache_add(struct cache *c, struct fileset *set, struct segment *seg)
+{
+    struct segment *out_of_place = NULL;
+    room_enter(&c->room);
+    struct segment *there = cache_find(c, set, seg->base);
+    if (there) {
+        out_of_place = seg;
+    } else {
+        there = seg;
+        counted_hold(&seg->owner); /* the cache's own */
+        list_add_tail(&set->open, &seg->by_set);
+        list_add_tail(&c->aged, &seg->by_age);
+        if (++c->n > OPEN_FILES_MAX)
+            out_of_place = cache_take_oldest(c);
+    }
+    room_leave(&c->room);
+    segment_drop(out_of_place);
+    return there;
+}
+
+/* Closes a file of the set, unless a reader still holds it. */
+void cache_forget(struct cache *c, struct fileset *set, uint64_t base)
+{
+    room_enter(&c->room);
+    struct segment *seg = cache_find(c, set, base);
+    if (seg)
+        segment_drop(cache_take_out(c, seg)); /* not the last count: cache_find gave us one */
+    room_leave(&c->room);
+    segment_drop(seg);
+}
+
+/* ---- segment ---- */
+
+void fileset_path(char out[PATH_SIZE], const char *folder, uint64_t base)
+{
+    int len = snprintf(out, PATH_SIZE, "%s/%020" PRIu64, folder, base);
+    invariant(len > 0);
+    invariant(len < PATH_SIZE);
+}
+
+static enum err segment_new(struct vfs *vfs, const char *path, enum vfs_mode mode, uint64_t base,
+                            uint64_t size, struct segment **out, struct fault *why)
+{
+    cleanup(free_at) struct segment *seg = calloc(1, sizeof *seg);
+    if (!seg)
+        return ERR_NO_MEMORY;
+    enum err err = vfs->calls->open(vfs, path, mode, &seg->file, why);
+    if (err)
+        return err;
+    counted_init(&seg->owner, segment_release);
+    seg->vfs = vfs;
+    seg->base = base;
+    seg->size = size;
+    *out = take(&seg);
+    return OK;
+}
+
+/* A file of another size would be a SIGBUS for whoever reads behind its end. */
+static enum err segment_check_size(struct segment *seg, const char *path, struct fault *why)
+{
+    uint64_t size;
+    enum err err = seg->vfs->calls->size(seg->file, &size, why);
+    if (err)
+        return err;
+    if (size != seg->size)
+        return fault_set(why, ERR_DAMAGED, "%s has %" PRIu64 " bytes and should have %" PRIu64,
+                         path, size, seg->size);
+    return OK;
+}
+
+enum err segment_get(struct cache *c, struct fileset *set, uint64_t position, struct segment **out,
+                     struct fault *why)
+{
+    uint64_t base = position - position % set->file_size;
+    room_enter(&c->room);
+    bool inside = position >= set->first && position < set->end;
+    struct segment *seg = inside ? cache_find(c, set, base) : NULL;
+    room_leave(&c->room);
+    if (!inside)
+        return fault_set(why, ERR_NOT_FOUND, "%s has no file for %" PRIu64, set->folder, position);
+    if (seg) {
+        *out = seg;
+        return OK;
+    }
+
+    char path[PATH_SIZE];
+    fileset_path(path, set->folder, base);
+    enum err err = segment_new(c->vfs, path, VFS_WRITE, base, set->file_size, &seg, why);
+    if (err)
+        return err;
+    err = segment_check_size(seg, path, why);
+    if (err) {
+        segment_drop(seg);
+        return err;
+    }
+    *out = cache_add(c, set, seg);
+    return OK;
+}
+
+enum err segment_make(struct cache *c, struct fileset *set, uint64_t base, struct segment **out,
+                      struct fault *why)
+{
+    room_enter(&c->room);
+    bool empty = set->first == set->end;
+    invariant(base % set->file_size == 0);
+    invariant(empty || base == set->end);
+    room_leave(&c->room);
+
+    char path[PATH_SIZE];
+    fileset_path(path, set->folder, base);
+    enum err err = empty ? c->vfs->calls->mkdir(c->vfs, set->folder, why) : OK;
+    struct segment *seg;
+    if (!err)
+        err = segment_new(c->vfs, path, VFS_FRESH, base, set->file_size, &seg, why);
+    if (err)
+        return err;
+    err = c->vfs->calls->resize(seg->file, set->file_size, why);
+    if (err) {
+        segment_drop(seg);
+        (void)c->vfs->calls->remove(c->vfs, path, NULL); /* else the next attempt empties it */
+        return err;
+    }
+
+    room_enter(&c->room);
+    if (empty)
+        set->first = base;
+    set->end = base + set->file_size;
+    room_leave(&c->room);
+    *out = cache_add(c, set, seg);
+    return OK;
+}
+
+enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why)
+{
+    const uint8_t *map = atomic_load_explicit(&seg->map, memory_order_acquire);
+    if (map) {
+        *out = map;
+        return OK;
+    }
+    const uint8_t *fresh;
+    enum err err = seg->vfs->calls->map(seg->file, seg->size, &fresh, why);
+    if (err)
+        return err;
+    if (atomic_compare_exchange_strong_explicit(&seg->map, &map, fresh, memory_order_acq_rel,
+                                                memory_order_acquire)) {
+        *out = fresh;
+    } else { /* somebody else mapped it meanwhile */
+        seg->vfs->calls->unmap(seg->file, fresh, seg->size);
+        *out = map;
+    }
+    return OK;
+}
+
+enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes,
+                       struct fault *why)
+{
+    invariant(position >= seg->base);
+    invariant(position - seg->base <= seg->size);
+    invariant(bytes.len <= seg->size - (position - seg->base));
+    void *start;
+    memcpy(&start, &bytes.at, sizeof start); /* an iovec has no const */
+    struct iovec part = {start, bytes.len};
+    return seg->vfs->calls->write(seg->file, position - seg->base, &part, 1, why);
+}
+
+enum err segment_read(struct segment *seg, uint64_t position, void *into, size_t n,
+                      struct fault *why)
+{
+    invariant(position >= seg->base);
+    return seg->vfs->calls->read(seg->file, position - seg->base, into, n, why);
+}
+
+enum err segment_sync(struct segment *seg, struct fault *why)
+{
+    return seg->vfs->calls->sync(seg->file, why);
+}

@@ -1,0 +1,141 @@
+/* store.c - opening and closing. */
+#include "store/store_int.h"
+
+#include "base/dice.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define LOG_FILE_LEAST 4096
+
+static enum err options_check(const struct store_options *o, struct fault *why)
+{
+    if (o->log_file_size < LOG_FILE_LEAST || o->log_file_size > INT32_MAX)
+        return fault_set(why, ERR_INVALID, "a log file has between %d and %d bytes, not %" PRIu64,
+                         LOG_FILE_LEAST, INT32_MAX, o->log_file_size);
+    if (o->queue_file_size < UNIT_SIZE || o->queue_file_size % UNIT_SIZE != 0)
+        return fault_set(why, ERR_INVALID,
+                         "the size of a queue file is a multiple of %d, not %" PRIu64, UNIT_SIZE,
+                         o->queue_file_size);
+    return OK;
+}
+
+static struct store *store_new(const struct store_options *options)
+{
+    cleanup(free_at) struct store *store = calloc(1, sizeof *store);
+    cleanup(free_at) struct turn *turn = calloc(1, sizeof *turn);
+    if (!store || !turn)
+        return NULL;
+    store->options = *options;
+    store->vfs = options->vfs;
+    cache_init(&store->cache, store->vfs);
+    store->log = (struct fileset){.folder = LOG_FOLDER, .file_size = options->log_file_size};
+    list_init(&store->log.open);
+    room_init(&store->tail.room, "tail", ROOM_TAIL);
+    list_init(&store->tail.waits);
+    room_init(&store->derived.room, "derived", ROOM_DERIVED);
+    list_init(&store->derived.dirty);
+    map_init(&store->queues, dice_seed_from_os());
+    turn->number = 1;
+    store->derived.turn = take(&turn);
+    atomic_flag_clear(&store->flusher.busy);
+    uint64_t now_ns = clock_ns(options->clock);
+    store->flusher.last_ns = store->flusher.thorough_ns = now_ns;
+    store->kept_ns = store->kept_thorough_ns = now_ns;
+    return take(&store);
+}
+
+enum err store_open(const struct store_options *options, struct store **out,
+                    struct store_report *report, struct fault *why)
+{
+    enum err err = options_check(options, why);
+    if (err)
+        return err;
+    struct store *store = store_new(options);
+    if (!store)
+        return ERR_NO_MEMORY;
+
+    struct store_report found = {0};
+    bool aborted;
+    err = lock_take(store->vfs, &store->lock, why);
+    if (!err)
+        err = checkpoint_read(store->vfs, &store->checkpoint, why);
+    if (!err)
+        err = abort_exists(store->vfs, &aborted, why);
+    if (!err)
+        err = abort_write(store->vfs, why);
+    if (!err) {
+        found.clean = !aborted;
+        err = store_recover(store, &found, why);
+    }
+    if (err) {
+        store_abandon(store);
+        return err;
+    }
+    store->checkpoint.sealed = false;
+    if (report)
+        *report = found;
+    *out = store;
+    return OK;
+}
+
+void store_abandon(struct store *store)
+{
+    segment_drop(store->tail.seg);
+    cache_clear(&store->cache);
+    for (struct queue *queue = atomic_load(&store->queues_all), *older; queue; queue = older) {
+        older = queue->older;
+        free(queue);
+    }
+    map_clear(&store->queues);
+    room_clear(&store->tail.room);
+    room_clear(&store->derived.room);
+    if (store->lock)
+        store->vfs->calls->close(store->lock);
+    free(store->tail.staging);
+    free(store->derived.turn);
+    free(store);
+}
+
+/* Brings the rest into the queues; whoever waited for it is gone by now. */
+static enum err dispatch_rest(struct store *store, struct fault *why)
+{
+    cleanup(free_at) struct arrival *nobody = calloc(ARRIVALS_MAX, sizeof *nobody);
+    if (!nobody)
+        return ERR_NO_MEMORY;
+    while (store_dispatch_turn(store, nobody) > 0)
+        ;
+    return store_state(store, why);
+}
+
+static enum err checkpoint_seal(struct store *store, struct fault *why)
+{
+    struct checkpoint *c = &store->checkpoint;
+    c->log_ms = atomic_load(&store->flusher.flushed_ms);
+    c->queues_ms = store->derived.dispatched_ms;
+    c->sealed = true;
+    c->sealed_end = position_get(&store->positions.dispatched);
+    c->sealed_units = 0;
+    each_queue(queue, store) c->sealed_units += (uint64_t)queue_max(queue);
+    return checkpoint_write(store->vfs, c, why);
+}
+
+enum err store_close(struct store *store, struct fault *why)
+{
+    enum err err = store_state(store, why);
+    if (!err)
+        err = log_flush(store, position_get(&store->positions.written), store->tail.last_ms, why);
+    if (err)
+        store_fail(store, err, why ? why : &(struct fault){0});
+    waits_complete(store);
+    if (!err)
+        err = dispatch_rest(store, why);
+    if (!err)
+        err = queues_sync(store, 0, why);
+    if (!err)
+        err = checkpoint_seal(store, why);
+    if (!err)
+        err = abort_remove(store->vfs, why);
+    store_abandon(store);
+    return err;
+}

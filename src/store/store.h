@@ -1,0 +1,205 @@
+/* store.h - the message store: one log, and what is derived from it.
+ *
+ * The log is one endless row of bytes, cut into files. Records are appended at the tail and never
+ * change. Positions in it only ever rise, and each has a name:
+ *
+ *     written     handed to the kernel          flushed     on the disk
+ *     confirmed   the one of the two that this store is set to wait for
+ *     dispatched  in the queues
+ *
+ * A producer is answered when `confirmed` passes its record; a consumer sees it once `dispatched`
+ * (never beyond `confirmed`) does. A *queue* is a row of 20-byte units (position, size, tag hash),
+ * one for each message of one topic and queue number. Queues are derived: delete them, they are
+ * rebuilt from the log.
+ *
+ * On disk everything is as Apache RocketMQ has it (README.md here), so either opens the other's
+ * folder. A folder that was not closed cleanly has a file `abort`; opening it then verifies the log
+ * from the checkpoint on, cuts a torn tail and brings the queues in line.
+ *
+ * Knows: record layout, files, fsync.  Does not know: sockets, topic settings, who asks.
+ *
+ * Rooms: tail (2) - end of the log, next offset of each queue; derived (3) - write side of the
+ * queues; files (4) - lists of segments. Below the named positions everything is immutable, so
+ * readers take no key beyond a few instructions in `files`. Threads: append, read, wait and
+ * dispatch from any thread. The module starts none: somebody must call store_flush_turn,
+ * store_dispatch_turn and store_keep_turn.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include "base/clock.h"
+#include "base/counted.h"
+#include "base/list.h"
+#include "base/vfs.h"
+#include "msg/msg.h"
+
+struct store;
+struct queue; /* lives as long as the store */
+
+struct store_options {
+    struct vfs *vfs; /* of the store's root folder; stays the caller's */
+    struct clock *clock;
+    uint64_t log_file_size;              /* 1 GiB */
+    uint64_t queue_file_size;            /* 6,000,000 */
+    bool sync_flush;                     /* confirmed = flushed */
+    uint64_t flush_interval_ms;          /* asynchronous: how often, 500 */
+    uint32_t flush_least_pages;          /* … and only if that many 4 KiB pages are dirty, 4 */
+    uint64_t flush_thorough_interval_ms; /* … but whatever there is this often, 10000 */
+    uint64_t queue_flush_interval_ms;    /* 1000 */
+    uint32_t max_record_size;            /* a record that is bigger is refused: 4 MiB + 64 KiB */
+};
+
+/* What opening found, for the operator. */
+struct store_report {
+    bool clean; /* the last stop was */
+    uint64_t log_first, log_end;
+    uint64_t examined_bytes; /* how much of the log was verified */
+    uint64_t cut_bytes;      /* torn tail that was cut off (0: none) */
+    size_t queues;
+    char note[160]; /* damage that was found, in words; empty: none */
+};
+
+must_check enum err store_open(const struct store_options *options, struct store **out,
+                               struct store_report *report, struct fault *why);
+
+/* Flushes everything, writes the checkpoint, removes `abort`, frees. Nobody else is inside by now.
+ */
+must_check enum err store_close(struct store *store, struct fault *why);
+
+/* ---- queues ---- */
+
+/* The handle of a queue, made if it is new; NULL: no memory. */
+struct queue *store_queue(struct store *store, struct bytes topic, int32_t queue_id);
+struct queue *store_queue_find(struct store *store, struct bytes topic,
+                               int32_t queue_id);            /* or NULL */
+int64_t queue_min(struct store *store, struct queue *queue); /* first offset still readable */
+int64_t queue_max(struct queue *queue);                      /* next offset to become readable */
+
+/* Every queue of the store, in no order. Not for the hot path. */
+void store_each_queue(struct store *store,
+                      void (*each)(void *user, struct bytes topic, int32_t queue_id,
+                                   struct queue *queue),
+                      void *user);
+
+/* ---- append ---- */
+
+/* A message on its way into the log. The slices need to live until store_append returns. */
+struct draft {
+    struct queue *queue;
+    struct bytes topic, body, props;
+    uint32_t body_crc; /* crc32_positive(body), computed by the caller while the bytes are warm */
+    int32_t queue_id, flag, sys_flag, reconsume_times;
+    int64_t born_ms, prepared_position;
+    struct addr born_host, store_host;
+    bool with_next; /* the next draft belongs to the same unit: same queue, one file, all or nothing
+                     */
+};
+
+struct stored {
+    enum err err; /* this draft's own fate: OK, ERR_TOO_BIG, … */
+    int64_t position, queue_offset, store_ms;
+    uint32_t size;
+};
+
+/* Appends the drafts in order with one visit to the tail and, per log file touched, one write. On
+ * OK each draft has its own answer in `out`, and `*end` is the position that `confirmed` must pass
+ * for all of them. ERR_DISK_FULL, ERR_IO, ERR_READ_ONLY: nothing was appended. */
+must_check enum err store_append(struct store *store, const struct draft *drafts, size_t n,
+                                 struct stored *out, uint64_t *end);
+
+uint64_t store_confirmed(struct store *store);
+
+/* Waits for `confirmed` to reach a position, without blocking. */
+struct store_wait {
+    struct link link;
+    uint64_t position;
+    void (*done)(struct store_wait *wait,
+                 enum err err); /* on the thread that raised it; no key held */
+};
+/* True: it has already passed and `done` will not be called. */
+bool store_await(struct store *store, struct store_wait *wait);
+
+/* ---- read ---- */
+
+/* A run of whole records, contiguous in the log. `owner` keeps the mapping; one count is the
+ * caller's. */
+struct slice {
+    struct bytes bytes;
+    struct counted *owner;
+};
+
+enum read_status {
+    READ_FOUND,
+    READ_NONE_MATCHED, /* units were there, the filter took none */
+    READ_AT_END,       /* offset is the next one to come */
+    READ_TOO_SMALL,    /* below the queue's minimum */
+    READ_TOO_LARGE,    /* beyond its end */
+    READ_EMPTY,        /* nothing was ever there */
+    READ_GONE,         /* the log's part was removed meanwhile */
+};
+
+#define READ_SLICES_MAX 64
+
+struct read_request {
+    int64_t offset;
+    uint32_t max_count;
+    uint32_t max_bytes; /* the first message is returned whatever its size */
+    /* May be NULL: takes all. Sees the queue's unit only, never the log. */
+    bool (*wants)(void *user, int64_t tags_code);
+    void *user;
+};
+
+struct read_result {
+    enum read_status status;
+    int64_t next, min, max; /* where to go on; the queue's bounds */
+    uint32_t count;
+    uint64_t size;
+    size_t n_slices;
+    struct slice slices[READ_SLICES_MAX];
+};
+
+/* Straight from the mapped files, nothing is copied. On READ_FOUND the caller drops each slice's
+ * owner. */
+void store_read(struct store *store, struct queue *queue, const struct read_request *request,
+                struct read_result *out);
+
+/* One record by its position: OK, ERR_NOT_FOUND (outside the log), ERR_DAMAGED. */
+must_check enum err store_read_at(struct store *store, int64_t position, struct slice *out);
+
+/* First offset whose store time is >= ts; the queue's end when there is none. */
+int64_t queue_search_time(struct store *store, struct queue *queue, int64_t ts);
+/* Store time of a queue's message; -1 when there is none. */
+int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offset);
+
+/* ---- background turns: bounded steps, called by whoever the house decides ---- */
+
+/* News for waiting readers: this queue now ends at `max`. */
+struct arrival {
+    struct queue *queue;
+    struct bytes topic; /* the queue's own copy */
+    int32_t queue_id;
+    int64_t max;       /* queue_max afterwards */
+    int64_t tags_code; /* of the last message; exact when count is 1 */
+    uint32_t count;
+};
+#define ARRIVALS_MAX 256
+
+/* Brings what is confirmed into the queues. Returns the number of arrivals in `out` (ARRIVALS_MAX
+ * slots, one a queue); 0: nothing to do, or somebody else is at it and will not miss it.
+ * Call again while it returns more than 0. ERR goes to the store's state (read only). */
+size_t store_dispatch_turn(struct store *store, struct arrival *out);
+
+/* Synchronous: flushes when somebody waits. Asynchronous: by interval. Completes passed waits.
+ * Returns how many ms until it wants to be called again; store_flush_wait sleeps that long or until
+ * an append needs it. */
+int store_flush_turn(struct store *store);
+void store_flush_wait(struct store *store, int timeout_ms);
+void store_flush_wake(struct store *store); /* for stopping */
+
+/* Flushes queues and writes the checkpoint, by interval; makes the next log file ahead. */
+void store_keep_turn(struct store *store);
+
+/* Why it stopped accepting messages: OK while it does. */
+enum err store_state(struct store *store, struct fault *why);
+
+#endif

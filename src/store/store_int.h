@@ -1,0 +1,318 @@
+/* store_int.h - what the files of this folder share. Nobody outside includes it.
+ *
+ * From below: segment.c keeps files, open and mapped ones with a count, at most OPEN_FILES_MAX at a
+ * time; commitlog.c owns the end of the log; position.c and flush.c the positions and who waits for
+ * them; queue.c the queues; dispatch.c brings records into queues; read.c reads; recover.c and
+ * checkpoint.c find out at the start where everything ended.
+ */
+#ifndef STORE_STORE_INT_H
+#define STORE_STORE_INT_H
+
+#include "base/map.h"
+#include "base/room.h"
+#include "store/store.h"
+
+#include <stdatomic.h>
+
+#define OPEN_FILES_MAX 512 /* kept open between uses, over log and queues */
+#define PATH_SIZE      384 /* consumequeue/, a name of 255, a queue number, a file's name */
+
+#define LOG_FOLDER   "commitlog"
+#define QUEUE_FOLDER "consumequeue"
+
+/* ---- segment.c, fileset.c: files of one size in a row ---- */
+
+/* A row of files of equal size, each named after the place of its first byte in the row. Only the
+ * bounds are kept: files are opened when they are needed. */
+struct fileset {
+    const char *folder;
+    uint64_t file_size;
+    /* Where the first file starts and the last one ends; equal: no files. Changed inside the room
+     * by whoever owns the row (the tail, or derived), who may therefore look at them without it. */
+    uint64_t first, end;
+    struct list open; /* its segments in the cache. Room: files */
+};
+
+/* One open file. The cache has one count, and so has everybody who uses it or keeps a slice of its
+ * mapping; the last one closes it. */
+struct segment {
+    struct counted owner;
+    struct link by_set; /* in fileset.open. Room: files */
+    struct link by_age; /* in cache.aged. Room: files */
+    struct vfs *vfs;
+    struct vfs_file *file;
+    uint64_t base, size;
+    const uint8_t *_Atomic map; /* NULL until somebody reads */
+};
+
+struct cache {
+    struct room room; /* files */
+    struct vfs *vfs;
+    struct list aged; /* longest unused first */
+    size_t n;
+};
+
+void cache_init(struct cache *c, struct vfs *vfs);
+void cache_clear(struct cache *c); /* segments that somebody still holds live on */
+
+/* The file that contains `position`, with one count for the caller. ERR_NOT_FOUND outside the
+ * bounds; ERR_DAMAGED when its size is not what it must be. */
+must_check enum err segment_get(struct cache *c, struct fileset *set, uint64_t position,
+                                struct segment **out, struct fault *why);
+/* Makes the next file (any file if there is none yet), full of zeros. */
+must_check enum err segment_make(struct cache *c, struct fileset *set, uint64_t base,
+                                 struct segment **out, struct fault *why);
+must_check enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why);
+must_check enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes,
+                                  struct fault *why);
+must_check enum err segment_read(struct segment *seg, uint64_t position, void *into, size_t n,
+                                 struct fault *why);
+must_check enum err segment_sync(struct segment *seg, struct fault *why);
+void segment_drop(struct segment *seg); /* NULL is fine */
+void segment_drop_at(struct segment **seg);
+/* Closes a file, unless a reader still holds it. */
+void cache_forget(struct cache *c, struct fileset *set, uint64_t base);
+
+/* Everything from `position` on is gone: later files are removed, the rest of the file that
+ * contains it becomes zeros. Nobody may be reading that part. */
+must_check enum err fileset_cut(struct cache *c, struct fileset *set, uint64_t position,
+                                struct fault *why);
+/* Forgets and removes all of its files. */
+must_check enum err fileset_remove(struct cache *c, struct fileset *set, struct fault *why);
+/* Syncs the files that hold any byte of [from, to); what is out of bounds does not matter. */
+must_check enum err fileset_sync(struct cache *c, struct fileset *set, uint64_t from, uint64_t to,
+                                 struct fault *why);
+
+/* Names in a folder, copied, so that the folder may change while we go through them. */
+struct names {
+    char **at;
+    size_t n, cap;
+    enum err err;
+};
+must_check enum err names_list(struct vfs *vfs, const char *folder, bool folders, struct names *out,
+                               struct fault *why);
+void names_clear(struct names *names);
+/* The bases of a folder's files, rising; other names are left out. Free `*out`. */
+must_check enum err fileset_list(struct vfs *vfs, const char *folder, uint64_t **out, size_t *n,
+                                 struct fault *why);
+void fileset_path(char out[PATH_SIZE], const char *folder, uint64_t base);
+must_check enum err vfs_file_size(struct vfs *vfs, const char *path, uint64_t *out,
+                                  struct fault *why);
+
+/* ---- queue.c ---- */
+
+#define UNIT_SIZE   20
+#define UNIT_FILLER 0x7fffffffu /* size in the units before a queue's first one */
+
+struct unit {
+    uint64_t position;
+    uint32_t size;
+    int64_t tags_code;
+};
+
+struct queue {
+    struct fileset files;
+    struct queue *older; /* in store.queues_all, which only grows */
+    struct bytes topic;
+    int32_t queue_id;
+    int64_t next; /* the next offset to give out. Room: tail */
+
+    _Atomic int64_t min, max; /* published by dispatch */
+
+    /* Room: derived */
+    uint64_t log_end;   /* where the last record in it ends; 0: none */
+    int64_t synced;     /* offsets below are on the disk */
+    bool cut;           /* shortened since the last sync */
+    uint64_t known_end; /* files up to here are known to their folder on disk */
+    struct link dirty;  /* in derived.dirty */
+    uint64_t turn;      /* the dispatch turn that `slot` is of */
+    uint32_t slot;
+
+    char folder[]; /* consumequeue/TOPIC/ID; the part after the first slash is its key */
+};
+
+/* ERR_INVALID when the name cannot be a folder. */
+must_check enum err queue_get(struct store *store, struct bytes topic, int32_t queue_id,
+                              struct queue **out);
+struct unit unit_load(const uint8_t *at);
+void unit_save(uint8_t *at, const struct unit *unit);
+bool unit_is_filler(const struct unit *unit);
+
+/* Room: derived. Appends and publishes; `units` are UNIT_SIZE bytes each. */
+must_check enum err queue_append(struct store *store, struct queue *queue, const uint8_t *units,
+                                 size_t n, struct fault *why);
+/* Room: derived. The queue has nothing worth keeping and goes on at `offset`. */
+must_check enum err queue_restart(struct store *store, struct queue *queue, int64_t offset,
+                                  struct fault *why);
+void queue_mark_dirty(struct store *store, struct queue *queue);
+/* Not in a room: syncs what is not on disk. `least` units, or else it can wait. */
+must_check enum err queues_sync(struct store *store, int64_t least, struct fault *why);
+
+/* queue_load.c: at the start */
+must_check enum err queues_load(struct store *store, bool *incomplete, struct fault *why);
+must_check enum err queues_remove(struct store *store, struct fault *why);
+/* Finds where a queue ends. After a clean stop the first empty unit tells. */
+must_check enum err queue_measure(struct store *store, struct queue *queue, struct fault *why);
+/* Room: derived. Keeps the units that point below `position`, as far as they make sense, and cuts
+ * the rest. */
+must_check enum err queue_cut(struct store *store, struct queue *queue, uint64_t position,
+                              bool *incomplete, struct fault *why);
+must_check enum err queue_find_min(struct store *store, struct queue *queue, struct fault *why);
+must_check enum err queue_unit_at(struct store *store, struct queue *queue, int64_t offset,
+                                  struct unit *out, struct fault *why);
+
+/* ---- commitlog.c: the end of the log ---- */
+
+struct tail {
+    struct room room;
+    struct segment *seg; /* the file that `written` is in; NULL: not open */
+    uint8_t *staging;    /* records of one call on their way to the file */
+    size_t staging_size;
+    int64_t last_ms; /* store time of the last record */
+    bool soiled;     /* a failed write may have left bytes behind the end */
+
+    struct list waits; /* struct store_wait, by rising position */
+    bool flush_asked;  /* somebody wants the flusher before its time */
+};
+
+enum log_sight {
+    SIGHT_RECORD, /* a whole record that belongs there */
+    SIGHT_BLANK,  /* the file is over */
+    SIGHT_EMPTY,  /* zeros: nothing was ever written */
+    SIGHT_BAD,
+};
+
+/* What stands at `position` of a mapped log file. Does not look at the body's CRC. */
+enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, uint64_t position,
+                        struct record *out);
+
+/* ---- position.c, flush.c ---- */
+
+struct positions {
+    _Atomic uint64_t first; /* where the log begins */
+    _Atomic uint64_t written, flushed, confirmed, dispatched;
+};
+
+struct flusher {
+    atomic_flag busy; /* somebody is in store_flush_turn */
+    uint64_t last_ns, thorough_ns;
+    uint64_t
+        folder_synced; /* log files up to here are known to their folder on disk. Flusher only */
+    _Atomic int64_t flushed_ms; /* store time of the last flushed record */
+};
+
+void position_raise(_Atomic uint64_t *position, uint64_t to);
+uint64_t position_get(const _Atomic uint64_t *position);
+/* Room: tail. Something was written up to `end`. */
+void positions_written(struct store *store, uint64_t end);
+void waits_complete(struct store *store);
+must_check enum err log_flush(struct store *store, uint64_t upto, int64_t upto_ms,
+                              struct fault *why);
+/* The store takes no more messages; the first reason stays. */
+void store_fail(struct store *store, enum err err, const struct fault *why);
+bool store_failed(struct store *store);
+
+/* ---- dispatch.c ---- */
+
+#define TURN_UNITS 4096
+#define TURN_BYTES (4u << 20)
+
+struct pending {
+    struct queue *queue;
+    uint32_t count;
+    uint32_t start; /* where its units stand in `sorted` */
+    uint64_t log_end;
+    int64_t tags_code;
+};
+
+/* The units of one turn, by queue. */
+struct turn {
+    uint64_t number;
+    size_t n, n_slots;
+    struct pending slots[ARRIVALS_MAX];
+    uint32_t slot_of[TURN_UNITS];
+    struct unit units[TURN_UNITS];
+    uint8_t sorted[TURN_UNITS * UNIT_SIZE];
+};
+
+struct derived {
+    struct room room;
+    struct turn *turn;
+    struct list dirty;        /* queues with something that is not on disk */
+    int64_t dispatched_ms;    /* store time of the last dispatched record */
+    _Atomic unsigned callers; /* of store_dispatch_turn since the one inside came */
+    _Atomic int trouble;      /* enum err: why dispatch is stuck; OK: it is not */
+};
+
+bool turn_full(const struct turn *turn);
+/* The offset that the next unit of this queue gets. */
+int64_t turn_next(const struct turn *turn, const struct queue *queue);
+/* Takes up a record; one without a place in a queue (prepared, rolled back) is passed over. */
+void turn_add(struct turn *turn, struct queue *queue, const struct record *record);
+/* Writes the units and empties the turn. What could be written is in `out`, if there is one. */
+must_check enum err turn_write(struct store *store, struct arrival *out, size_t *n_out,
+                               struct fault *why);
+void turn_forget(struct turn *turn);
+bool record_has_unit(const struct record *record);
+
+/* ---- checkpoint.c ---- */
+
+struct checkpoint {
+    int64_t log_ms;    /* records up to this store time are on disk */
+    int64_t queues_ms; /* and their units */
+    int64_t index_ms;
+    uint64_t master_flushed, confirmed; /* Apache's replication keeps them here; carried along */
+    /* Ours, in bytes that Apache leaves alone: how a clean stop left the folder. */
+    bool sealed;
+    uint64_t sealed_end;   /* of the log */
+    uint64_t sealed_units; /* in all queues */
+};
+
+must_check enum err checkpoint_read(struct vfs *vfs, struct checkpoint *out, struct fault *why);
+must_check enum err checkpoint_write(struct vfs *vfs, const struct checkpoint *c,
+                                     struct fault *why);
+int64_t checkpoint_start_ms(const struct checkpoint *c); /* where a crash recovery starts */
+must_check enum err lock_take(struct vfs *vfs, struct vfs_file **out, struct fault *why);
+must_check enum err abort_exists(struct vfs *vfs, bool *out, struct fault *why);
+must_check enum err abort_write(struct vfs *vfs, struct fault *why);
+must_check enum err abort_remove(struct vfs *vfs, struct fault *why);
+
+/* ---- recover.c ---- */
+
+must_check enum err store_recover(struct store *store, struct store_report *report,
+                                  struct fault *why);
+
+/* damage.c: says in the report what stands behind the end, and keeps what is worth keeping. */
+must_check enum err damage_look(struct store *store, uint64_t end, struct store_report *report,
+                                struct fault *why);
+
+/* ---- store.c ---- */
+
+struct store {
+    struct store_options options;
+    struct vfs *vfs;
+    struct cache cache;
+    struct fileset log;
+    struct positions positions;
+    struct tail tail;
+    struct flusher flusher;
+    struct derived derived;
+    struct map queues;                /* by key. Room: files */
+    struct queue *_Atomic queues_all; /* newest first */
+
+    _Atomic int failed;  /* enum err: sticky */
+    struct fault reason; /* of failed or trouble. Room: files */
+
+    struct vfs_file *lock;
+    struct checkpoint checkpoint;       /* keeper only */
+    uint64_t kept_ns, kept_thorough_ns; /* keeper only */
+};
+
+#define each_queue(q, store)                                                                       \
+    for (struct queue *q = atomic_load_explicit(&(store)->queues_all, memory_order_acquire); q;    \
+         q = q->older)
+
+/* Lets everything go and touches nothing on disk: what a crash does. */
+void store_abandon(struct store *store);
+
+#endif

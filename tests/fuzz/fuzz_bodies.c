@@ -1,0 +1,110 @@
+/* The first byte says which body the others are. What is accepted and can be written is written and
+ * read back as the same. */
+#include "remoting/bodies.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define ROOM (8u << 20)
+
+static void heartbeat(struct bytes body, struct arena *arena)
+{
+    struct heartbeat h;
+    enum err err = heartbeat_read(body, arena, &h);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    if (err)
+        return;
+    invariant(h.client_id.len > 0);
+    for (size_t i = 0; i < h.n_consumers; i++) {
+        invariant(h.consumers[i].group.len > 0);
+        for (size_t j = 0; j < h.consumers[i].n_subs; j++)
+            invariant(h.consumers[i].subs[j].topic.len > 0);
+    }
+}
+
+static void registration(struct bytes body, bool compressed, int32_t version, struct arena *arena)
+{
+    struct registration r, again;
+    enum err err = registration_read(body, compressed, version, arena, &r);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    struct buf once = buf_upto(ROOM), twice = buf_upto(ROOM);
+    if (!err && body.len < 4096) {
+        registration_write(&once, &r);
+        invariant(once.err == OK);
+        err = registration_read(buf_bytes(&once), false, 513, arena, &again);
+        invariant(err == OK || err == ERR_TOO_BIG);
+        if (!err) {
+            registration_write(&twice, &again);
+            invariant(again.n_topics == r.n_topics);
+            invariant(compressed || bytes_equal(buf_bytes(&once), buf_bytes(&twice)));
+        }
+    }
+    buf_clear(&once);
+    buf_clear(&twice);
+}
+
+static void data_version(struct bytes body, struct arena *arena)
+{
+    struct data_version v, again;
+    enum err err = data_version_body_read(body, arena, &v);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    if (err)
+        return;
+    struct buf out = buf_upto(ROOM);
+    data_version_body_write(&out, &v);
+    invariant(data_version_body_read(buf_bytes(&out), arena, &again) == OK);
+    invariant(again.counter == v.counter);
+    invariant(again.state == v.state);
+    invariant(again.timestamp == v.timestamp);
+    buf_clear(&out);
+}
+
+static void route(struct bytes body, bool quoted, struct arena *arena)
+{
+    struct route r, again;
+    enum err err = route_read(body, arena, &r);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    struct buf once = buf_upto(ROOM), twice = buf_upto(ROOM);
+    if (!err && body.len < 4096) {
+        route_write(&once, &r, quoted);
+        invariant(once.err == OK);
+        invariant(route_read(buf_bytes(&once), arena, &again) == OK);
+        route_write(&twice, &again, quoted);
+        invariant(bytes_equal(buf_bytes(&once), buf_bytes(&twice)));
+    }
+    buf_clear(&once);
+    buf_clear(&twice);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    struct bytes body = bytes_of(data + 1, size - 1);
+    struct arena arena;
+    arena_init(&arena, ROOM);
+    switch (data[0] % 8) {
+    case 0:
+        heartbeat(body, &arena);
+        break;
+    case 1:
+        registration(body, false, 513, &arena);
+        break;
+    case 2:
+        registration(body, true, 513, &arena);
+        break;
+    case 3:
+        registration(body, true, 409, &arena);
+        break;
+    case 4:
+        registration(body, false, 36, &arena);
+        break;
+    case 5:
+        data_version(body, &arena);
+        break;
+    default:
+        route(body, data[0] % 2, &arena);
+        break;
+    }
+    arena_clear(&arena);
+    return 0;
+}

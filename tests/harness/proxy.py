@@ -1,0 +1,86 @@
+"""A TCP relay that remembers every remoting frame that passes it.
+
+`Relay(listen, target)` accepts on one address, connects each connection to the other and copies bytes both ways
+unchanged. On the way it cuts both directions into frames and appends a `Passed` for each to `frames`, in the order of
+arrival. It runs in daemon threads of the test program and ends with `close()`. Close it before the server behind it is
+killed: a Java client that is accepted and then dropped dials again at once, without end.
+"""
+
+import dataclasses
+import itertools
+import socket
+import threading
+import time
+
+from . import remoting
+
+
+@dataclasses.dataclass
+class Passed:
+    """One frame seen on the way."""
+    time: float
+    relay: str
+    connection: int
+    to_server: bool
+    raw: bytes
+
+    @property
+    def command(self):
+        return remoting.decode(self.raw)
+
+
+class Relay:
+    def __init__(self, name, listen, target, frames=None):
+        self.name, self.target = name, remoting.split_address(target)
+        self.frames = [] if frames is None else frames
+        self.sockets, self.numbers = [], itertools.count(1)
+        self.listener = socket.create_server(remoting.split_address(listen))
+        self.address = "%s:%d" % self.listener.getsockname()[:2]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                inner, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                outer = socket.create_connection(self.target, 5)
+            except OSError:
+                inner.close()
+                continue
+            outer.settimeout(None)
+            self.sockets += [inner, outer]
+            number = next(self.numbers)
+            for source, sink, to_server in ((inner, outer, True), (outer, inner, False)):
+                threading.Thread(target=self._copy, args=(number, source, sink, to_server), daemon=True).start()
+
+    def _copy(self, number, source, sink, to_server):
+        buffer = remoting.FrameBuffer()
+        try:
+            while data := source.recv(65536):
+                buffer.feed(data)
+                while whole := buffer.pop():
+                    self.frames.append(Passed(time.monotonic(), self.name, number, to_server, whole))
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        for each in [self.listener, *self.sockets]:
+            try:
+                each.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept() or recv()
+            except OSError:
+                pass
+            each.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

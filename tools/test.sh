@@ -1,0 +1,18 @@
+#!/bin/sh
+# Runs the tests of a build folder that is up to date, and closes with the summary per test case.
+#
+#     tools/test.sh build-test [arguments for `meson test`]
+set -eu
+
+folder=$1
+shift
+log=$folder/meson-logs/testlog.json
+rm -f "$log"
+
+# A sanitizer's word is final, and it says where.
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}"
+
+status=0
+meson test -C "$folder" --no-rebuild "$@" || status=$?
+exec python3 "$(dirname "$0")/summary.py" "$log" "$status"
