@@ -49,8 +49,9 @@ struct broker_options {
     bool auto_topics, auto_groups, trace_on, long_polling;
     uint32_t max_message_size;
     uint64_t short_polling_ms;
-    uint64_t recent_bytes; /* a new group begins at 0 while the log is no longer than this (40 % of
-                              RAM); 0: always */
+    /* A new group begins at 0 while no more of the log than this has come since (40 % of RAM);
+     * 0: however much that is. */
+    uint64_t recent_bytes;
     uint64_t client_expire_ms; /* 120 s */
     uint32_t max_holds, max_topics, max_groups, max_clients;
 };
@@ -74,10 +75,15 @@ struct produce {
     bool batch;
 
     /* Why it was refused; OK: stored, and the rest is valid.
-     *   ERR_INVALID         a parameter: topic name, queue id         ERR_DENIED      permission
-     *   ERR_MALFORMED       the message itself                        ERR_TOO_BIG     … its size
-     *   ERR_UNSUPPORTED     delayed, timed or transactional message   ERR_BUSY        a limit of
-     * ours ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, or what store_append said */
+     *
+     *     ERR_INVALID       a parameter: topic name, queue id
+     *     ERR_DENIED        a permission, or a topic that clients may not send to
+     *     ERR_MALFORMED     the message itself
+     *     ERR_TOO_BIG       its size
+     *     ERR_UNSUPPORTED   a delayed, timed, transactional or dead message
+     *     ERR_BUSY          a limit of ours
+     *
+     * ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_NO_MEMORY, or what store_append said. */
     enum err err;
     struct fault why; /* the sentence, when refused */
     int32_t stored_queue_id;
@@ -94,8 +100,8 @@ void desk_close(struct desk *desk);
 const struct stored *desk_stored(const struct desk *desk); /* of the last broker_produce */
 
 /* Stores all requests of one loop turn with one visit to the core and one to the log, in order.
- * Each request's fate is in itself; `*end` is the position that must be confirmed for all of them.
- */
+ * Each request's fate is in itself; `*end` is the position that must be confirmed for all of them,
+ * 0 when nothing was stored. */
 void broker_produce(struct broker *broker, struct desk *desk, struct produce *requests, size_t n,
                     uint64_t *end);
 
@@ -105,8 +111,7 @@ void broker_produce(struct broker *broker, struct desk *desk, struct produce *re
 #define FILTER_TAGS_MAX 32
 struct filter {
     bool all;
-    uint32_t n; /* above FILTER_TAGS_MAX: `codes` is a set of bits, which now and then takes one too
-                   many */
+    uint32_t n; /* above FILTER_TAGS_MAX: `codes` is a set of bits (filter.c) */
     int32_t codes[FILTER_TAGS_MAX];
 };
 /* "*", "" or "A || B". ERR_MALFORMED, ERR_UNSUPPORTED (another expression type). */
@@ -145,15 +150,15 @@ struct hold {
     int64_t offset; /* wakes when the queue has something at or after this */
     struct filter filter;
     uint64_t deadline_ns;
-    /* The wait is over: something arrived, or time is up. Called once, no key held, on any thread.
-     */
+    /* The wait is over: something arrived, or time is up. Called once, without a key, on any
+     * thread. Until then the memory stays. */
     void (*wake)(struct hold *hold);
 };
 /* OK: waiting, `wake` will come. ERR_STALE: something is there already, read again. ERR_BUSY: too
  * many wait. */
 must_check enum err broker_hold(struct broker *broker, struct hold *hold, uint64_t wait_ms);
-/* True: it waits no more and `wake` will not be called. False: `wake` has been or is being called.
- */
+/* True: it waits no more and `wake` will not be called. False: `wake` has been or is being called,
+ * or it never waited. */
 bool broker_unhold(struct broker *broker, struct hold *hold);
 
 /* ---- offsets ---- */
@@ -196,15 +201,17 @@ struct membership {
     size_t n_subs;
 };
 
+/* ERR_INVALID (a name), ERR_TOO_BIG (subscriptions), ERR_BUSY (a limit), ERR_UNKNOWN_GROUP. An
+ * expression that cannot be used is told to those who pull by it, not here. */
 must_check enum err broker_producer_seen(struct broker *broker, const struct client *client,
                                          struct bytes group, struct fault *why);
 must_check enum err broker_consumer_seen(struct broker *broker, const struct client *client,
                                          const struct membership *m, struct fault *why);
 void broker_client_leaves(struct broker *broker, struct counted *session, struct bytes client_id,
                           struct bytes producer_group, struct bytes consumer_group);
-void broker_session_gone(struct broker *broker,
-                         struct counted *session); /* its connection has closed */
-/* ERR_NOT_FOUND: nobody. */
+/* Its connection has closed. */
+void broker_session_gone(struct broker *broker, struct counted *session);
+/* Each id once, in order. ERR_NOT_FOUND: nobody. ERR_TOO_BIG: the arena. */
 must_check enum err broker_consumer_ids(struct broker *broker, struct bytes group,
                                         struct arena *arena, struct bytes **ids, size_t *n);
 
@@ -222,11 +229,11 @@ must_check enum err table_check(enum table_name which, struct bytes text, struct
 
 /* ---- turns ---- */
 
-void broker_dispatch_turn(
-    struct broker *broker); /* confirmed → queues → waiting readers, until nothing is left */
+/* confirmed → queues → waiting readers, until nothing is left */
+void broker_dispatch_turn(struct broker *broker);
 void broker_hold_turn(struct broker *broker);   /* wakes readers whose time is up */
 void broker_client_turn(struct broker *broker); /* forgets clients that were silent too long */
-must_check enum err broker_save_turn(struct broker *broker,
-                                     struct fault *why); /* writes tables that changed */
+/* Writes the tables that changed. One caller at a time. */
+must_check enum err broker_save_turn(struct broker *broker, struct fault *why);
 
 #endif

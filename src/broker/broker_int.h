@@ -37,6 +37,7 @@ struct topic {
     struct topic_settings set; /* its slices point into this allocation */
     struct queue **queues;     /* handles by queue number, filled on first use */
     int32_t n_queues;
+    bool rescued; /* by topics_add_stored, which may still find more queues of it */
     char text[];
 };
 
@@ -181,6 +182,8 @@ must_check enum err topic_for_retry(struct broker *b, const struct group *group,
 struct queue *topic_queue(struct broker *b, struct topic *topic, int32_t queue_id);
 int32_t topic_width(const struct topic *topic); /* the larger of its two queue counts */
 must_check enum err topics_add_system(struct broker *b);
+/* A topic that has messages but no settings: a crash came between the two. */
+must_check enum err topics_add_stored(struct broker *b);
 void topic_free(struct topic *topic);
 
 /* ---- groups.c, room: core ---- */

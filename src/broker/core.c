@@ -94,13 +94,16 @@ static enum err added_make(struct broker *b)
     return b->added.err;
 }
 
-/* What the files say comes first; what every broker has is added where it is missing. */
+/* What the files say comes first; what the log knows better and what every broker has is added
+ * where it is missing. */
 static enum err core_fill(struct broker *b, struct fault *why)
 {
     room_enter(&b->room);
     for (size_t i = 0; i < TABLES; i++)
         b->tables[i].version.timestamp = clock_ms(b->clock);
     enum err err = tables_load(b, why);
+    if (!err)
+        err = topics_add_stored(b);
     if (!err)
         err = topics_add_system(b);
     if (!err)

@@ -125,7 +125,8 @@ static enum err request_place(struct desk *desk, struct produce *r, struct after
         return err;
     struct queue *queue = topic_queue(b, topic, r->stored_queue_id);
     if (!queue)
-        return fault_set(&r->why, ERR_NO_MEMORY, "no memory for queue %d", r->stored_queue_id);
+        return fault_set(&r->why, ERR_NO_MEMORY, "queue %d of topic[%.*s] cannot be opened",
+                         r->stored_queue_id, BRIEF(r->topic));
     for (uint32_t i = 0; i < r->count; i++) {
         struct draft *draft = &desk->drafts[r->first + i];
         draft->queue = queue;

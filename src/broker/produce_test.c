@@ -1,4 +1,5 @@
 /* Sending: what is stored, what is refused and with which words. */
+#include "broker/disk_test.h"
 #include "broker/rig_test.h"
 
 #include "base/crc32.h"
@@ -311,6 +312,38 @@ static void a_topic_of_many_tags_marks_its_messages(void **state)
     counted_drop(got.owner);
 }
 
+/* Nothing is answered as stored that is not, everybody is told why, and it goes on afterwards. */
+static void a_disk_that_fails_is_everybody_s_answer(void **state)
+{
+    struct rig *rig = *state;
+    rig->store_vfs = disk_over(rig->vfs);
+    rig_again(rig);
+    rig_send(rig, "T", "", "before");
+    disk.left = 0;
+    for (int round = 0; round < 2; round++) {
+        struct produce r[3] = {rig_message("T", "a"), rig_message("no good", "b"),
+                               rig_message("T", "c")};
+        uint64_t end = 1;
+        broker_produce(rig->broker, rig->desk, r, 3, &end);
+        assert_int_equal(end, 0);
+        assert_int_equal(r[1].err, ERR_INVALID);
+        for (int i = 0; i < 3; i += 2) {
+            assert_int_equal(r[i].err, ERR_IO);
+            assert_non_null(strstr(r[i].why.text, "not stored"));
+        }
+    }
+    disk.left = -1;
+    rig_send(rig, "T", "", "after");
+    struct pull pull = rig_pull("g", "T", 0);
+    struct pulled got;
+    assert_int_equal(broker_pull(rig->broker, &pull, &got, NULL), OK);
+    struct record records[4];
+    assert_int_equal(rig_records(&got.read, records, 4), 2);
+    assert_bytes_equal(records[0].body, BYTES("before"));
+    assert_bytes_equal(records[1].body, BYTES("after"));
+    rig_drop(&got.read);
+}
+
 /* ---- batches ---- */
 
 static void each_message_of_a_batch_is_its_own_record(void **state)
@@ -442,6 +475,7 @@ int main(void)
         rig_test(a_broker_that_may_not_be_written_refuses),
         rig_test(a_retry_topic_is_for_a_known_group_and_has_one_queue),
         rig_test(a_topic_of_many_tags_marks_its_messages),
+        rig_test(a_disk_that_fails_is_everybody_s_answer),
         rig_test(each_message_of_a_batch_is_its_own_record),
         rig_test(a_batch_without_a_key_is_answered_with_its_first_message_s),
         rig_test(a_broken_batch_is_refused_whole),

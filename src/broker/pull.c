@@ -113,7 +113,8 @@ static enum err pull_allow(struct broker *b, const struct pull *pull, struct pul
         return err;
     out->queue = topic_queue(b, topic, pull->queue_id);
     if (!out->queue)
-        return ERR_NO_MEMORY;
+        return fault_set(why, ERR_NO_MEMORY, "queue %d of topic[%.*s] cannot be opened",
+                         pull->queue_id, BRIEF(pull->topic));
     out->topic_sys_flag = topic->set.sys_flag;
     out->group_sys_flag = group->set.sys_flag;
 

@@ -24,7 +24,7 @@ struct session {
 
 struct rig {
     char folder[32];
-    struct vfs *vfs;
+    struct vfs *vfs, *store_vfs; /* the second: only where the store is to see another disk */
     struct clock_manual clock;
     struct store *store;
     struct broker *broker;
@@ -62,7 +62,7 @@ static inline void rig_topics_changed(void *user)
 static inline enum err rig_start(struct rig *rig, struct fault *why)
 {
     struct store_options options = {
-        .vfs = rig->vfs,
+        .vfs = rig->store_vfs ? rig->store_vfs : rig->vfs,
         .clock = &rig->clock.clock,
         .log_file_size = 8 << 20,
         .queue_file_size = 20000,

@@ -239,3 +239,53 @@ enum err topics_add_system(struct broker *b)
     }
     return OK;
 }
+
+/* ---- topics that only the log knows ---- */
+
+struct found {
+    struct broker *b;
+    size_t n;
+    enum err err;
+};
+
+static void stored_queue(void *user, struct bytes name, int32_t queue_id, struct queue *queue)
+{
+    struct found *found = user;
+    struct broker *b = found->b;
+    struct topic *topic = topic_find(b, name);
+    if (found->err || queue_id < 0 || queue_id >= QUEUES_MAX || (topic && !topic->rescued))
+        return;
+    if (!topic && topic_name_check(name, NULL))
+        return;
+    int32_t width = topic ? topic_width(topic) : 0;
+    if (queue_id < width)
+        return;
+    struct topic_settings set = {
+        .name = name,
+        .read_queues = queue_id + 1,
+        .write_queues = queue_id + 1,
+        .perm = PERM_READ | PERM_WRITE,
+    };
+    found->n += !topic;
+    found->err = topic_put(b, &set, &topic);
+    if (!found->err)
+        topic->rescued = true;
+}
+
+/* Room: core. Settings are saved a moment after they change, messages are kept from the first: what
+ * a producer was told must be readable again, with as many queues as are known to have been used.
+ */
+enum err topics_add_stored(struct broker *b)
+{
+    room_held(&b->room);
+    struct found found = {.b = b};
+    store_each_queue(b->store, stored_queue, &found);
+    if (found.n == 0)
+        return found.err;
+    table_changed(b, TABLE_TOPICS);
+    size_t used = strlen(b->note);
+    (void)snprintf(b->note + used, sizeof b->note - used,
+                   "%s%zu topics had messages but no settings and were made anew", used ? "; " : "",
+                   found.n);
+    return found.err;
+}

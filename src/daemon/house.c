@@ -17,6 +17,7 @@
 #define READY_DEADLINE_MS 1000 /* for our own name server to know our own broker */
 #define HOLD_TURN_MS      100
 #define EXPIRY_TURN_MS    5000
+#define KEEP_TURN_MS      100
 
 struct house;
 
@@ -57,6 +58,7 @@ struct house {
 
     struct room stairs; /* where flush and keeper threads hear that it is time to stop */
     bool closing;
+    bool save_now; /* topics have changed: the keeper does not wait for its hour */
     pthread_t flush_thread, keeper_thread;
 };
 
@@ -79,6 +81,13 @@ static enum err open_loops(struct house *h, struct fault *why)
     return err;
 }
 
+/* Tables that came from their .bak copy are no failure, but the operator should know. */
+static void tell_repair(struct house *h, const char *note)
+{
+    if (note[0])
+        log_event(&h->log, LOG_WARN, "tables repaired note=%s", LOG_QUOTE(bytes_str(note)));
+}
+
 static enum err open_names(struct house *h, struct fault *why)
 {
     char path[CONF_TEXT_MAX + 16];
@@ -95,8 +104,12 @@ static enum err open_names(struct house *h, struct fault *why)
         .vfs = h->names_vfs,
         .seed = dice_seed_from_os(),
         .order_enable = h->options.settings->order_enable,
+        .acting_master = h->options.settings->acting_master,
     };
-    return names_open(&options, &h->names, why);
+    err = names_open(&options, &h->names, why);
+    if (!err)
+        tell_repair(h, names_note(h->names));
+    return err;
 }
 
 static enum err open_store(struct house *h, struct fault *why)
@@ -131,6 +144,10 @@ static enum err open_store(struct house *h, struct fault *why)
 static void topics_changed(void *user)
 {
     struct house *h = user;
+    room_enter(&h->stairs);
+    h->save_now = true;
+    room_tell(&h->stairs);
+    room_leave(&h->stairs);
     if (h->registrar)
         registrar_topics_changed(h->registrar);
 }
@@ -169,7 +186,10 @@ static enum err open_broker(struct house *h, struct fault *why)
         .max_groups = (uint32_t)s->max_groups,
         .max_clients = (uint32_t)s->max_clients,
     };
-    return broker_open(&options, &h->broker, why);
+    err = broker_open(&options, &h->broker, why);
+    if (!err)
+        tell_repair(h, broker_note(h->broker));
+    return err;
 }
 
 static enum err bind_port(struct house *h, int64_t port, const char *key, struct listener **out,
@@ -296,6 +316,27 @@ static void *flush_thread(void *arg)
     return NULL;
 }
 
+static void save_tables(struct house *h, struct log_limit *trouble)
+{
+    struct fault why = {0};
+    if (broker_save_turn(h->broker, &why))
+        log_limited(&h->log, trouble, LOG_ERROR,
+                    "tables not saved reason=%s action=\"trying again\"",
+                    LOG_QUOTE(bytes_str(why.text)));
+}
+
+/* Sleeps a little, or until there is something to save or the house closes. True: save at once. */
+static bool keeper_pause(struct house *h)
+{
+    room_enter(&h->stairs);
+    if (!h->closing && !h->save_now)
+        room_wait(&h->stairs, KEEP_TURN_MS);
+    bool save_now = h->save_now;
+    h->save_now = false;
+    room_leave(&h->stairs);
+    return save_now;
+}
+
 static void *keeper_thread(void *arg)
 {
     struct house *h = arg;
@@ -304,18 +345,10 @@ static void *keeper_thread(void *arg)
     struct log_limit trouble = {0};
     while (!closing(h)) {
         store_keep_turn(h->store);
-        struct fault why = {0};
-        if (clock_ns(h->clock) >= next_save) {
-            if (broker_save_turn(h->broker, &why))
-                log_limited(&h->log, &trouble, LOG_ERROR,
-                            "tables not saved reason=%s action=\"trying again\"",
-                            LOG_QUOTE(bytes_str(why.text)));
+        if (keeper_pause(h) || clock_ns(h->clock) >= next_save) {
+            save_tables(h, &trouble);
             next_save = clock_ns(h->clock) + every_ns;
         }
-        room_enter(&h->stairs);
-        if (!h->closing)
-            room_wait(&h->stairs, 100);
-        room_leave(&h->stairs);
     }
     return NULL;
 }

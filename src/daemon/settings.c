@@ -145,8 +145,10 @@ static const struct conf_option options[] = {
     INT("diskMaxUsedSpaceRatio", disk_max_used, "75", 10, 95,
         "percent of the disk from which to delete early; not in effect yet"),
 
-    BOOL("orderMessageEnable", order_enable, "true",
+    BOOL("orderMessageEnable", order_enable, "false",
          "name server: routes carry the settings of ordered topics"),
+    BOOL("supportActingMaster", acting_master, "false",
+         "name server: show the first slave as master where a broker allows it and has no master"),
 
     CHOICE("logLevel", log_level, "info", log_levels, "least important lines that are logged"),
 };

@@ -40,7 +40,7 @@ struct settings {
     char delete_when[CONF_TEXT_MAX];
     int64_t disk_max_used;
     /* name server */
-    bool order_enable;
+    bool order_enable, acting_master;
     /* log */
     int log_level;
 };

@@ -4,10 +4,10 @@
 
 static uint8_t text[300];
 
-static struct bytes long_name(const char *prefix, size_t len)
+static struct bytes long_name(struct bytes prefix, size_t len)
 {
     memset(text, 'x', sizeof text);
-    memcpy(text, prefix, strlen(prefix));
+    memcpy(text, prefix.at, prefix.len);
     return bytes_of(text, len);
 }
 
@@ -51,15 +51,15 @@ static void bounds_the_length(void **state)
     assert_string_equal(why.text, "the topic has no name");
     assert_int_equal(group_name_check(BYTES(""), &why), ERR_INVALID);
 
-    assert_int_equal(topic_name_check(long_name("", 127), NULL), OK);
-    assert_int_equal(topic_name_check(long_name("", 128), &why), ERR_TOO_BIG);
+    assert_int_equal(topic_name_check(long_name(BYTES(""), 127), NULL), OK);
+    assert_int_equal(topic_name_check(long_name(BYTES(""), 128), &why), ERR_TOO_BIG);
     assert_string_equal(why.text, "the topic's name has 128 bytes, more than 127");
-    assert_int_equal(topic_name_check(long_name("%RETRY%", 255), NULL), OK);
-    assert_int_equal(topic_name_check(long_name("%RETRY%", 256), NULL), ERR_TOO_BIG);
-    assert_int_equal(topic_name_check(long_name("%DLQ%", 255), NULL), OK);
-    assert_int_equal(topic_name_check(long_name("%DLQ%", 256), NULL), ERR_TOO_BIG);
-    assert_int_equal(group_name_check(long_name("", 120), NULL), OK);
-    assert_int_equal(group_name_check(long_name("%RETRY%", 121), NULL), ERR_TOO_BIG);
+    assert_int_equal(topic_name_check(long_name(BYTES("%RETRY%"), 255), NULL), OK);
+    assert_int_equal(topic_name_check(long_name(BYTES("%RETRY%"), 256), NULL), ERR_TOO_BIG);
+    assert_int_equal(topic_name_check(long_name(BYTES("%DLQ%"), 255), NULL), OK);
+    assert_int_equal(topic_name_check(long_name(BYTES("%DLQ%"), 256), NULL), ERR_TOO_BIG);
+    assert_int_equal(group_name_check(long_name(BYTES(""), 120), NULL), OK);
+    assert_int_equal(group_name_check(long_name(BYTES("%RETRY%"), 121), NULL), ERR_TOO_BIG);
 }
 
 static void says_where_the_character_is(void **state)

@@ -53,6 +53,11 @@ enum err names_open(const struct names_options *options, struct names **out, str
     return OK;
 }
 
+const char *names_note(const struct names *names)
+{
+    return names->note.text;
+}
+
 void names_close(struct names *names)
 {
     if (!names)

@@ -159,8 +159,8 @@ enum err kv_load(struct names *names, struct fault *why)
     }
     enum err from_backup = load_file(names, KV_PATH ".bak", &second);
     if (from_backup == OK) {
-        (void)fault_set(why, OK, "%.200s; the settings were taken from %s.bak instead", first.text,
-                        KV_PATH);
+        (void)fault_set(&names->note, OK, "%.200s; the settings were taken from %s.bak instead",
+                        first.text, KV_PATH);
         return OK;
     }
     if (err == ERR_NOT_FOUND && from_backup == ERR_NOT_FOUND)

@@ -221,7 +221,8 @@ static void a_lost_or_damaged_file_is_replaced_by_its_backup(void **state)
     assert_int_equal(disk->calls->remove(disk, KV_PATH, NULL), OK);
     assert_int_equal(reopen(), OK);
     assert_value("N", "k", "old");
-    assert_non_null(strstr(why.text, "the settings were taken from config/kvConfig.json.bak"));
+    assert_non_null(
+        strstr(names_note(names), "the settings were taken from config/kvConfig.json.bak"));
 
     static const char *const damaged[] = {"",
                                           "{\"configTable\":{\"N\":{\"k\"",
@@ -238,12 +239,12 @@ static void a_lost_or_damaged_file_is_replaced_by_its_backup(void **state)
         write_file(KV_PATH, damaged[i]);
         assert_int_equal(reopen(), OK);
         assert_value("N", "k", "old");
-        assert_non_null(strstr(why.text, "taken from config/kvConfig.json.bak"));
+        assert_non_null(strstr(names_note(names), "taken from config/kvConfig.json.bak"));
     }
     put("N", "k", "newest");
     assert_int_equal(reopen(), OK);
     assert_value("N", "k", "newest");
-    assert_string_equal(why.text, "");
+    assert_string_equal(names_note(names), "");
 }
 
 static void damage_without_a_backup_is_a_reason_not_to_start(void **state)

@@ -63,7 +63,8 @@ struct names {
     struct map teams, topics;
     size_t n_places;
     struct kvset settings;
-    bool saving; /* somebody writes the file; settings do not change until then */
+    struct fault note; /* what opening had to repair */
+    bool saving;       /* somebody writes the file; settings do not change until then */
 };
 
 /* ---- teams.c ---- */

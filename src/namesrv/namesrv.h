@@ -47,10 +47,11 @@ struct names_options {
 #define NAMES_KV_VALUE_MAX  (64 << 10)
 #define NAMES_KV_BYTES_MAX  (2 << 20) /* of all keys and values together */
 
-/* A sentence in `why` next to OK is a warning: the settings had to be taken from the backup. */
 must_check enum err names_open(const struct names_options *options, struct names **out,
                                struct fault *why);
 void names_close(struct names *names);
+/* What opening had to repair, in words for the operator; empty: nothing. */
+const char *names_note(const struct names *names);
 
 /* ---- brokers ---- */
 

@@ -84,6 +84,10 @@ static void reads_what_other_clients_leave_out(void **state)
     assert_int_equal(h.n_producers + h.n_consumers, 0);
 }
 
+#define CLIENT    "{\"clientID\":\"c\",\"consumerDataSet\":"
+#define CONSUMER  CLIENT "[{\"groupName\":\"g\","
+#define SUB(text) CONSUMER "\"subscriptionDataSet\":[" text "]}]}"
+
 static void refuses_what_makes_no_sense(void **state)
 {
     struct desk *d = *state;
@@ -96,17 +100,14 @@ static void refuses_what_makes_no_sense(void **state)
         "{\"clientID\":\"c\",\"producerDataSet\":{}}",
         "{\"clientID\":\"c\",\"producerDataSet\":[{}]}",
         "{\"clientID\":\"c\",\"producerDataSet\":[\"g\"]}",
-        "{\"clientID\":\"c\",\"consumerDataSet\":\"x\"}",
-        "{\"clientID\":\"c\",\"consumerDataSet\":[1]}",
-        "{\"clientID\":\"c\",\"consumerDataSet\":[{}]}",
-        "{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"consumeType\":\"X\"}]}",
-        "{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"messageModel\":\"\"}]}",
-        "{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"subscriptionDataSet\":"
-        "[{}]}]}",
-        "{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"subscriptionDataSet\":"
-        "[7]}]}",
-        "{\"clientID\":\"c\",\"consumerDataSet\":[{\"groupName\":\"g\",\"subscriptionDataSet\":"
-        "[{\"topic\":\"T\",\"tagsSet\":[1]}]}]}",
+        CLIENT "\"x\"}",
+        CLIENT "[1]}",
+        CLIENT "[{}]}",
+        CONSUMER "\"consumeType\":\"X\"}]}",
+        CONSUMER "\"messageModel\":\"\"}]}",
+        SUB("{}"),
+        SUB("7"),
+        SUB("{\"topic\":\"T\",\"tagsSet\":[1]}"),
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(read_it(bytes_str(bad[i]), &d->arena), ERR_MALFORMED);

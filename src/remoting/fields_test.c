@@ -256,7 +256,7 @@ static void the_tables_are_sound(void **state)
         &kv_key_table,
         &kv_list_table,
     };
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
         assert_true(tables[t]->n > 0 && tables[t]->n <= 64);
         for (size_t i = 0; i < tables[t]->n; i++) {
             const struct field_rule *a = &tables[t]->rules[i];

@@ -71,9 +71,9 @@ const char *language_name(uint8_t language)
 
 uint8_t language_number(struct bytes name)
 {
-    for (uint8_t i = 0; i < LANGUAGES; i++)
+    for (size_t i = 0; i < LANGUAGES; i++)
         if (bytes_equal(name, bytes_str(languages[i])))
-            return i;
+            return (uint8_t)i;
     return LANGUAGE_OTHER;
 }
 

@@ -60,7 +60,7 @@ static inline void law_fields(const struct head *head)
         struct broker_fields broker;
         struct name_fields name;
     } out;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         struct fault why = {0};
         memset(&out, 0, sizeof out);
         enum err err = fields_read(tables[i], head, &out, &why);

@@ -390,7 +390,7 @@ static void no_config_item(const struct request *rq, struct bytes space, struct 
     (void)fault_set(&why, ERR_NOT_FOUND, "No config item, Namespace: %.*s%s%.*s",
                     (int)(space.len < 200 ? space.len : 200), (const char *)space.at,
                     key.len ? " Key: " : "", (int)(key.len < 200 ? key.len : 200),
-                    (const char *)key.at);
+                    key.len ? (const char *)key.at : "");
     fail(rq, ERR_NOT_FOUND, &why);
 }
 
