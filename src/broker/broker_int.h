@@ -31,6 +31,12 @@
 #define BRIEF(b)                                                                                   \
     (int)((b).len < 128 ? (b).len : 128), (const char *)((b).at ? (b).at : (const uint8_t *)"")
 
+/* A pointer as the key of a map: its own bytes, which must stay where they are. */
+static inline struct bytes pointer_key(const void *pointer_to_pointer)
+{
+    return bytes_of(pointer_to_pointer, sizeof(void *));
+}
+
 /* ---- what stands in the core ---- */
 
 struct topic {
@@ -126,7 +132,7 @@ struct broker {
     struct broker_options set; /* its texts are copies */
     char *texts[3];
     struct buf added; /* properties that every message gets, as text */
-    char note[320];
+    char note[512];
 
     struct room room; /* core */
     struct dice dice;

@@ -44,11 +44,12 @@ static enum err consumer_seen(struct broker *b, const struct client *client,
     err = topic_for_retry(b, group, after, why);
     if (err)
         return err;
-    struct member *member;
-    bool changed;
+    struct member *member = NULL;
+    bool changed = false;
     err = member_seen(b, client, &b->consumers, m->group, &member, &changed, why);
     if (err)
         return err;
+    invariant(member);
     member->crowd->broadcasting = m->broadcasting;
     if (!m->without_subs) {
         bool subs_changed = false;
@@ -98,8 +99,7 @@ void broker_session_gone(struct broker *b, struct counted *session)
     after_init(&after);
     room_enter(&b->room);
     struct visitor *visitor;
-    while ((visitor =
-                map_get(&b->visitors, bytes_of(&session, sizeof session)))) /* gone with its last */
+    while ((visitor = map_get(&b->visitors, pointer_key(&session)))) /* gone with its last */
         member_remove(b, list_entry(list_first(&visitor->members), struct member, in_session),
                       &after);
     room_leave(&b->room);
@@ -269,15 +269,14 @@ static struct member *member_find(struct broker *b, struct map *crowds, struct b
 static enum err visitor_need(struct broker *b, const struct counted *session, struct visitor **out)
 {
     room_held(&b->room);
-    struct visitor *visitor = map_get(&b->visitors, bytes_of(&session, sizeof session));
+    struct visitor *visitor = map_get(&b->visitors, pointer_key(&session));
     if (!visitor) {
         visitor = calloc(1, sizeof *visitor);
         if (!visitor)
             return ERR_NO_MEMORY;
         visitor->session = session;
         list_init(&visitor->members);
-        enum err err =
-            map_put(&b->visitors, bytes_of(&visitor->session, sizeof visitor->session), visitor);
+        enum err err = map_put(&b->visitors, pointer_key(&visitor->session), visitor);
         if (err) {
             free(visitor);
             return err;
@@ -293,7 +292,7 @@ static void visitor_forget_if_empty(struct broker *b, struct visitor *visitor)
     room_held(&b->room);
     if (!list_empty(&visitor->members))
         return;
-    (void)map_remove(&b->visitors, bytes_of(&visitor->session, sizeof visitor->session));
+    (void)map_remove(&b->visitors, pointer_key(&visitor->session));
     free(visitor);
 }
 
@@ -375,6 +374,7 @@ static enum err member_seen(struct broker *b, const struct client *client, struc
     enum err err = fresh ? member_add(b, client, crowds, group, &member, why) : OK;
     if (err)
         return err;
+    invariant(member);
     member->seen_ns = clock_ns(b->clock);
     list_remove(&member->by_time);
     list_add_tail(&b->members_by_time, &member->by_time);

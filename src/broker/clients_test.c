@@ -39,7 +39,7 @@ static void a_consumer_makes_its_group_and_its_retry_topic(void **state)
     visit_init(&v, "c1");
     assert_int_equal(join(rig, &v, "g"), OK);
     assert_true(rig_group(rig, "g"));
-    struct topic_settings t;
+    struct topic_settings t = {0};
     assert_true(rig_topic(rig, "%RETRY%g", &t));
     assert_int_equal(t.read_queues, 1);
     assert_int_equal(t.perm, PERM_READ | PERM_WRITE);

@@ -72,9 +72,10 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
     }
 
     b->dice = dice_seeded(options->seed);
-    struct map *maps[] = {&b->topics,    &b->groups,  &b->progress, &b->consumers,
-                          &b->producers, &b->members, &b->visitors, &b->waiting};
-    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+    enum { MAPS = 8 };
+    struct map *maps[MAPS] = {&b->topics,    &b->groups,  &b->progress, &b->consumers,
+                              &b->producers, &b->members, &b->visitors, &b->waiting};
+    for (size_t i = 0; i < MAPS; i++)
         map_init(maps[i], dice_next(&b->dice));
     b->hold_tick = clock_ns(b->clock) / HOLD_SLOT_NS;
     return OK;

@@ -93,7 +93,7 @@ void broker_hold_turn(struct broker *b)
 static struct waiting *waiting_need(struct broker *b, struct queue *queue)
 {
     room_held(&b->room);
-    struct waiting *waiting = map_get(&b->waiting, bytes_of(&queue, sizeof queue));
+    struct waiting *waiting = map_get(&b->waiting, pointer_key(&queue));
     if (waiting)
         return waiting;
     waiting = calloc(1, sizeof *waiting);
@@ -101,7 +101,7 @@ static struct waiting *waiting_need(struct broker *b, struct queue *queue)
         return NULL;
     waiting->queue = queue;
     list_init(&waiting->holds);
-    if (map_put(&b->waiting, bytes_of(&waiting->queue, sizeof waiting->queue), waiting)) {
+    if (map_put(&b->waiting, pointer_key(&waiting->queue), waiting)) {
         free(waiting);
         return NULL;
     }
@@ -148,8 +148,7 @@ static void arrivals_meet(struct broker *b, const struct arrival *news, size_t n
 {
     room_held(&b->room);
     for (size_t i = 0; i < n; i++) {
-        struct waiting *waiting =
-            map_get(&b->waiting, bytes_of(&news[i].queue, sizeof news[i].queue));
+        struct waiting *waiting = map_get(&b->waiting, pointer_key(&news[i].queue));
         if (!waiting)
             continue;
         list_each(k, &waiting->holds) {

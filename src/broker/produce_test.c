@@ -287,7 +287,7 @@ static void a_retry_topic_is_for_a_known_group_and_has_one_queue(void **state)
     struct produce r = rig_message("%RETRY%g", "x");
     r.reconsume_times = 16;
     assert_int_equal(rig_produce(rig, &r), OK);
-    struct topic_settings t;
+    struct topic_settings t = {0};
     assert_true(rig_topic(rig, "%RETRY%g", &t));
     assert_int_equal(t.write_queues, 1);
     assert_int_equal(t.perm, PERM_READ | PERM_WRITE);

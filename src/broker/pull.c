@@ -1,7 +1,14 @@
 /* pull.c - may this group read this queue, from where, and which messages? */
 #include "broker/broker_int.h"
 
-static enum err pull_allow(struct broker *b, const struct pull *pull, struct pulled *out,
+/* What the core says of a pull: all of the result but the messages. */
+struct allowed {
+    struct queue *queue;
+    struct filter filter;
+    int32_t topic_sys_flag, group_sys_flag;
+};
+
+static enum err pull_allow(struct broker *b, const struct pull *pull, struct allowed *out,
                            struct fault *why);
 
 static bool wants(void *user, int64_t tags_code)
@@ -13,17 +20,17 @@ static bool wants(void *user, int64_t tags_code)
 enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *out,
                      struct fault *why)
 {
-    struct pulled result;
+    struct allowed a = {0};
     room_enter(&b->room);
-    enum err err = pull_allow(b, pull, &result, why);
+    enum err err = pull_allow(b, pull, &a, why);
     room_leave(&b->room);
     if (err)
         return err;
 
-    out->queue = result.queue;
-    out->filter = result.filter;
-    out->topic_sys_flag = result.topic_sys_flag;
-    out->group_sys_flag = result.group_sys_flag;
+    out->queue = a.queue;
+    out->filter = a.filter;
+    out->topic_sys_flag = a.topic_sys_flag;
+    out->group_sys_flag = a.group_sys_flag;
     uint32_t count = pull->max_count < PULL_COUNT ? pull->max_count : PULL_COUNT;
     struct read_request request = {
         .offset = pull->offset,
@@ -68,15 +75,8 @@ static enum err filter_from_group(struct broker *b, const struct pull *pull,
     return OK;
 }
 
-/* Room: core. */
-static enum err topic_allow(struct broker *b, const struct pull *pull, struct topic **out,
-                            struct fault *why)
+static enum err topic_check(const struct pull *pull, const struct topic *topic, struct fault *why)
 {
-    room_held(&b->room);
-    struct topic *topic = topic_find(b, pull->topic);
-    if (!topic)
-        return fault_set(why, ERR_UNKNOWN_TOPIC, "topic[%.*s] not exist, apply first please!",
-                         BRIEF(pull->topic));
     if (!(topic->set.perm & PERM_READ))
         return fault_set(why, ERR_DENIED, "the topic[%.*s] pulling message is forbidden",
                          BRIEF(pull->topic));
@@ -84,12 +84,11 @@ static enum err topic_allow(struct broker *b, const struct pull *pull, struct to
         return fault_set(why, ERR_INVALID,
                          "queueId[%d] is illegal, topic:[%.*s] readQueueNums:[%d]", pull->queue_id,
                          BRIEF(pull->topic), topic->set.read_queues);
-    *out = topic;
     return OK;
 }
 
-/* Room: core. Fills everything but `read`. */
-static enum err pull_allow(struct broker *b, const struct pull *pull, struct pulled *out,
+/* Room: core. */
+static enum err pull_allow(struct broker *b, const struct pull *pull, struct allowed *out,
                            struct fault *why)
 {
     room_held(&b->room);
@@ -102,8 +101,11 @@ static enum err pull_allow(struct broker *b, const struct pull *pull, struct pul
     if (!group->set.consume_enable)
         return fault_set(why, ERR_DENIED, "subscription group no permission, %.*s",
                          BRIEF(pull->group));
-    struct topic *topic = NULL;
-    err = topic_allow(b, pull, &topic, why);
+    struct topic *topic = topic_find(b, pull->topic);
+    if (!topic)
+        return fault_set(why, ERR_UNKNOWN_TOPIC, "topic[%.*s] not exist, apply first please!",
+                         BRIEF(pull->topic));
+    err = topic_check(pull, topic, why);
     if (err)
         return err;
     err = pull->has_expression

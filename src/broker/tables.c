@@ -15,9 +15,9 @@
 
 #include <stdio.h>
 
-static enum err root_read(struct bytes text, struct arena *arena, const char *member,
-                          const struct json **rows, struct data_version *version,
-                          const struct json **root, struct fault *why);
+static const struct json *table_find(struct bytes text, struct arena *arena, const char *member,
+                                     struct data_version *version, const struct json **root,
+                                     struct fault *why);
 
 /* ---- reading ---- */
 
@@ -45,16 +45,16 @@ enum err topic_rows_read(struct bytes text, struct arena *arena, struct topic_ro
                          struct fault *why)
 {
     struct topic_rows t = {0};
-    const struct json *table, *root;
-    enum err err = root_read(text, arena, "topicConfigTable", &table, &t.version, &root, why);
-    if (err)
-        return err;
-    t.rows = arena_alloc(arena, table->n * sizeof *t.rows);
-    if (!t.rows && table->n > 0)
+    const struct json *root = NULL;
+    const struct json *table = table_find(text, arena, "topicConfigTable", &t.version, &root, why);
+    if (!table)
+        return ERR_DAMAGED;
+    t.rows = arena_alloc(arena, (table->n + 1) * sizeof *t.rows);
+    if (!t.rows)
         return ERR_NO_MEMORY;
     json_each(node, table) {
         struct topic_settings *row = &t.rows[t.n];
-        err = topic_settings_read(node, node->key->text, arena, row);
+        enum err err = topic_settings_read(node, node->key->text, arena, row);
         if (err)
             return err == ERR_TOO_BIG ? ERR_NO_MEMORY : err;
         if (row->name.len == 0 || row->name.len > NAME_MAX_ANY || node->type != JSON_OBJECT)
@@ -72,12 +72,13 @@ enum err group_rows_read(struct bytes text, struct arena *arena, struct group_ro
                          struct fault *why)
 {
     struct group_rows t = {0};
-    const struct json *table, *root;
-    enum err err = root_read(text, arena, "subscriptionGroupTable", &table, &t.version, &root, why);
-    if (err)
-        return err;
-    t.rows = arena_alloc(arena, table->n * sizeof *t.rows);
-    if (!t.rows && table->n > 0)
+    const struct json *root = NULL;
+    const struct json *table =
+        table_find(text, arena, "subscriptionGroupTable", &t.version, &root, why);
+    if (!table)
+        return ERR_DAMAGED;
+    t.rows = arena_alloc(arena, (table->n + 1) * sizeof *t.rows);
+    if (!t.rows)
         return ERR_NO_MEMORY;
     json_each(node, table) {
         struct group_settings *row = &t.rows[t.n];
@@ -102,8 +103,8 @@ static enum err offset_row_read(const struct json *node, struct arena *arena,
     struct offset_row row = {.key = node->key->text};
     if (row.key.len == 0 || row.key.len > PROGRESS_KEY_MAX || node->type != JSON_OBJECT)
         return fault_set(why, ERR_DAMAGED, "an entry is not the progress of a group");
-    row.places = arena_alloc(arena, node->n * sizeof *row.places);
-    if (!row.places && node->n > 0)
+    row.places = arena_alloc(arena, (node->n + 1) * sizeof *row.places);
+    if (!row.places)
         return ERR_NO_MEMORY;
     json_each(place, node) {
         struct place *p = &row.places[row.n];
@@ -122,15 +123,15 @@ enum err offset_rows_read(struct bytes text, struct arena *arena, struct offset_
                           struct fault *why)
 {
     struct offset_rows t = {0};
-    const struct json *table, *root;
-    enum err err = root_read(text, arena, "offsetTable", &table, &t.version, &root, why);
-    if (err)
-        return err;
-    t.rows = arena_alloc(arena, table->n * sizeof *t.rows);
-    if (!t.rows && table->n > 0)
+    const struct json *root = NULL;
+    const struct json *table = table_find(text, arena, "offsetTable", &t.version, &root, why);
+    if (!table)
+        return ERR_DAMAGED;
+    t.rows = arena_alloc(arena, (table->n + 1) * sizeof *t.rows);
+    if (!t.rows)
         return ERR_NO_MEMORY;
     json_each(node, table) {
-        err = offset_row_read(node, arena, &t.rows[t.n], why);
+        enum err err = offset_row_read(node, arena, &t.rows[t.n], why);
         if (err)
             return err;
         t.n++;
@@ -139,24 +140,25 @@ enum err offset_rows_read(struct bytes text, struct arena *arena, struct offset_
     return OK;
 }
 
-/* The document, its main member and its version. Keys of the main member are texts or numbers. */
-static enum err root_read(struct bytes text, struct arena *arena, const char *member,
-                          const struct json **rows, struct data_version *version,
-                          const struct json **root, struct fault *why)
+/* The document's main member, and its version. NULL: damaged. */
+static const struct json *table_find(struct bytes text, struct arena *arena, const char *member,
+                                     struct data_version *version, const struct json **root,
+                                     struct fault *why)
 {
-    const struct json *doc;
+    const struct json *doc = NULL;
     size_t at = 0;
     enum err err = json_parse(text, arena, &doc, &at);
+    const struct json *table = err ? NULL : json_member(doc, member);
     if (err)
-        return fault_set(why, ERR_DAMAGED, "it cannot be read from byte %zu on: %s", at,
-                         err_text(err));
-    const struct json *table = json_member(doc, member);
+        (void)fault_set(why, ERR_DAMAGED, "it cannot be read from byte %zu on: %s", at,
+                        err_text(err));
+    else if (!table || table->type != JSON_OBJECT)
+        (void)fault_set(why, ERR_DAMAGED, "it has no object %s", member);
     if (!table || table->type != JSON_OBJECT)
-        return fault_set(why, ERR_DAMAGED, "it has no object %s", member);
-    *rows = table;
+        return NULL;
     *version = data_version_read(json_member(doc, "dataVersion"));
     *root = doc;
-    return OK;
+    return table;
 }
 
 /* ---- writing; room: core ---- */

@@ -23,7 +23,7 @@ static void every_broker_has_the_system_topics(void **state)
         {"rmq_sys_SYNC_BROKER_MEMBER_broker-a", 1, 1},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        struct topic_settings t;
+        struct topic_settings t = {0};
         assert_true(rig_topic(rig, wanted[i].name, &t));
         assert_int_equal(t.read_queues, wanted[i].queues);
         assert_int_equal(t.write_queues, wanted[i].queues);
@@ -40,7 +40,7 @@ static void a_file_from_before_wins_over_the_system_s_settings(void **state)
     table_changed(rig->broker, TABLE_TOPICS);
     room_leave(&rig->broker->room);
     rig_again(rig);
-    struct topic_settings t;
+    struct topic_settings t = {0};
     assert_true(rig_topic(rig, "SELF_TEST_TOPIC", &t));
     assert_int_equal(t.read_queues, 3);
     assert_int_equal(t.perm, 4);
@@ -51,7 +51,7 @@ static void the_first_message_makes_a_topic_after_its_template(void **state)
     struct rig *rig = *state;
     struct produce r = rig_message("new", "x");
     assert_int_equal(rig_produce(rig, &r), OK);
-    struct topic_settings t;
+    struct topic_settings t = {0};
     assert_true(rig_topic(rig, "new", &t));
     assert_int_equal(t.write_queues, 4);
     assert_int_equal(t.read_queues, 4);
@@ -73,7 +73,7 @@ static void a_new_topic_has_no_more_queues_than_its_template_and_at_least_one(vo
         struct produce r = rig_message(cases[i].name, "x");
         r.default_queues = cases[i].asked;
         assert_int_equal(rig_produce(rig, &r), OK);
-        struct topic_settings t;
+        struct topic_settings t = {0};
         assert_true(rig_topic(rig, cases[i].name, &t));
         assert_int_equal(t.write_queues, cases[i].got);
     }
@@ -116,6 +116,34 @@ static void the_limit_of_topics_is_named(void **state)
     assert_non_null(strstr(r.why.text, "maxTopics"));
     r = rig_message("one", "x");
     assert_int_equal(rig_produce(rig, &r), OK); /* those that are there go on */
+}
+
+/* As after a crash before the settings were saved: the messages are there, topics.json is not. */
+static void a_topic_that_only_the_log_knows_is_made_anew(void **state)
+{
+    struct rig *rig = *state;
+    struct produce r = rig_message("lost", "x");
+    r.queue_id = 2;
+    assert_int_equal(rig_produce(rig, &r), OK);
+    rig_send(rig, "lost", "", "y");
+    rig_send(rig, "lost", "", "z");
+    rig_stop(rig);
+    assert_int_equal(rig->vfs->calls->remove(rig->vfs, "config/topics.json", NULL), OK);
+    struct fault why = {0};
+    assert_int_equal(rig_start(rig, &why), OK);
+    struct topic_settings t = {0};
+    assert_true(rig_topic(rig, "lost", &t));
+    assert_int_equal(t.read_queues, 3);
+    assert_int_equal(t.perm, PERM_READ | PERM_WRITE);
+    assert_non_null(strstr(broker_note(rig->broker), "1 topics"));
+    struct pull pull = rig_pull("g", "lost", 0);
+    struct pulled got;
+    assert_int_equal(broker_pull(rig->broker, &pull, &got, NULL), OK);
+    assert_int_equal(got.read.count, 2);
+    rig_drop(&got.read);
+    rig_again(rig); /* from now on it is known */
+    assert_string_equal(broker_note(rig->broker), "");
+    assert_true(rig_topic(rig, "lost", NULL));
 }
 
 static void name_servers_are_told_every_topic(void **state)
@@ -178,6 +206,7 @@ int main(void)
         rig_test(without_automatic_creation_a_topic_stays_unknown),
         rig_test(a_default_topic_that_is_no_template_makes_nothing),
         rig_test(the_limit_of_topics_is_named),
+        rig_test(a_topic_that_only_the_log_knows_is_made_anew),
         rig_test(name_servers_are_told_every_topic),
         rig_test(a_broker_that_may_not_be_written_shows_it_in_its_topics),
         rig_test(a_list_that_does_not_fit_is_an_error),

@@ -52,13 +52,17 @@ static enum err consumer_read(const struct json *node, struct arena *arena,
     out->model = (enum message_model)model;
 
     const struct json *subs = json_member(node, "subscriptionDataSet");
-    enum err err = array_alloc(subs, arena, sizeof *out->subs, (void **)&out->subs, &out->n_subs);
-    struct heart_subscription *sub = out->subs;
+    void *room;
+    enum err err = array_alloc(subs, arena, sizeof *out->subs, &room, &out->n_subs);
+    if (err)
+        return err;
+    struct heart_subscription *sub = out->subs = room;
     json_each(item, out->n_subs ? subs : NULL) {
-        if (!err)
-            err = subscription_read(item, arena, sub++);
+        err = subscription_read(item, arena, sub++);
+        if (err)
+            return err;
     }
-    return err;
+    return OK;
 }
 
 enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat *out)
@@ -77,10 +81,11 @@ enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat
         return ERR_MALFORMED;
 
     const struct json *producers = json_member(doc, "producerDataSet");
-    err = array_alloc(producers, arena, sizeof *h.producers, (void **)&h.producers, &h.n_producers);
+    void *room;
+    err = array_alloc(producers, arena, sizeof *h.producers, &room, &h.n_producers);
     if (err)
         return err;
-    struct bytes *producer = h.producers;
+    struct bytes *producer = h.producers = room;
     json_each(item, h.n_producers ? producers : NULL) {
         *producer = json_text(json_member(item, "groupName"), BYTES(""));
         if (producer++->len == 0)
@@ -88,10 +93,10 @@ enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat
     }
 
     const struct json *consumers = json_member(doc, "consumerDataSet");
-    err = array_alloc(consumers, arena, sizeof *h.consumers, (void **)&h.consumers, &h.n_consumers);
+    err = array_alloc(consumers, arena, sizeof *h.consumers, &room, &h.n_consumers);
     if (err)
         return err;
-    struct heart_consumer *consumer = h.consumers;
+    struct heart_consumer *consumer = h.consumers = room;
     json_each(item, h.n_consumers ? consumers : NULL) {
         err = consumer_read(item, arena, consumer++);
         if (err)

@@ -164,6 +164,17 @@ static void names_an_unreadable_field(void **state)
     assert_string_equal(why.text, "the field queueId should be a number of 32 bits, not 'many'");
 }
 
+static void names_an_unreadable_long_field(void **state)
+{
+    (void)state;
+    struct head h = head_of(BYTES("timestamp"), BYTES("9223372036854775808"));
+    struct offset_fields o = {0};
+    struct fault why = {0};
+    assert_int_equal(fields_read(&search_offset_table, &h, &o, &why), ERR_MALFORMED);
+    assert_string_equal(why.text, "the field timestamp should be a number of 64 bits, not "
+                                  "'9223372036854775808'");
+}
+
 /* A value of a megabyte is quoted with its start. */
 static void cuts_what_it_quotes(void **state)
 {
@@ -278,6 +289,7 @@ int main(void)
         cmocka_unit_test(reads_registrations_and_routes),
         cmocka_unit_test(names_a_missing_field),
         cmocka_unit_test(names_an_unreadable_field),
+        cmocka_unit_test(names_an_unreadable_long_field),
         cmocka_unit_test(cuts_what_it_quotes),
         cmocka_unit_test(booleans_are_true_only_for_true),
         cmocka_unit_test(the_last_of_equal_names_wins),
