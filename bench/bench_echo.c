@@ -29,9 +29,9 @@
 #define REPLY_SIZE     100u
 #define CONNS          8
 #define IN_FLIGHT      32
-#define ROUNDS         9
-#define WARM_MS        100
-#define MEASURE_MS     400
+#define ROUNDS         15
+#define WARM_MS        50
+#define MEASURE_MS     300
 #define TARGET_PERCENT 85
 
 struct server {

@@ -1,3 +1,4 @@
+/* Connections: their life, their input, sending what was queued, and back-pressure. */
 #include "io/io_int.h"
 
 #include <errno.h>
@@ -332,8 +333,7 @@ static bool on_readable(struct conn *conn)
     return conn->kept_len <= FRONT_MAX ? read_through_loop(conn) : read_into_kept(conn);
 }
 
-/* What a peer sent before it went away with a reset is still there, and may be a one-way request.
- */
+/* What a peer sent before its reset can still be read, and may be a one-way request. */
 static void on_reset(struct conn *conn)
 {
     conn->events = 0; /* libuv has stopped watching */
@@ -372,7 +372,7 @@ uint8_t *conn_space(struct conn *conn, size_t n)
 {
     if (conn->state != CONN_OPEN)
         return NULL;
-    loop_here(conn->loop);
+    here(conn->loop);
     uint8_t *at = out_space(&conn->out, &conn->loop->pool, n);
     if (!at)
         conn_close(conn, "out of memory");
@@ -491,8 +491,8 @@ static void start_lingering(struct conn *conn)
 /* Asks libuv only when something changes: each change costs system calls. */
 static void set_events(struct conn *conn)
 {
-    bool reading = conn->state == CONN_LINGERING || (conn->state == CONN_OPEN && !conn->retired &&
-                                                     (!conn->congested || !conn->blocked));
+    bool held_up = conn->retired || (conn->congested && conn->blocked);
+    bool reading = conn->state == CONN_LINGERING || (conn->state == CONN_OPEN && !held_up);
     int events = (reading ? UV_READABLE : 0) | (conn->blocked ? UV_WRITABLE : 0);
     invariant(events != 0 || conn->retired);
     if (events == conn->events)

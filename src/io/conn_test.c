@@ -100,7 +100,7 @@ static void memory_grows_with_what_arrives_not_with_what_is_announced(void **sta
     (void)state;
     house_start(&house);
     cleanup(close_at) int fd = client_open(&house);
-    size_t size = 16u << 20;
+    size_t size = (16u << 20) - 12345;
     cleanup(free_at) uint8_t *frame = malloc(size);
     cleanup(free_at) uint8_t *back = malloc(size);
     (void)frame_put(frame, VERB_ECHO, size, 3);
@@ -111,6 +111,7 @@ static void memory_grows_with_what_arrives_not_with_what_is_announced(void **sta
         sent = upto;
         struct kept_look look = await_kept(sent);
         assert_true(look.size <= (sent < 256 ? 512 : 2 * sent));
+        assert_true(look.size <= size);
     }
     client_send(fd, bytes_of(frame + sent, size - sent));
     client_receive(fd, back, size);
@@ -203,17 +204,42 @@ static void all_answers_of_one_turn_leave_together(void **state)
     tally_await(&house.released, 10);
 }
 
-/* ---- endings ---- */
+static void write_and_stop(void *user)
+{
+    conn_write(house.last, BYTES("goodbye"));
+    loop_stop(house.loops[0]);
+}
 
-static void the_peer_may_close_and_gets_what_it_asked_for_before(void **state)
+/* The loop is told to stop in the very turn that wrote something. */
+static void what_the_last_turn_wrote_still_leaves(void **state)
 {
     (void)state;
     house_start(&house);
     cleanup(close_at) int fd = client_open(&house);
-    uint8_t requests[100], back[1u << 16];
-    size_t sent = frame_put_much(requests, sizeof back);
-    client_send(fd, bytes_of(requests, sent));
+    tally_await(&house.opened, 1);
+    on_loop(house.loops[0], write_and_stop, NULL);
+    (void)pthread_join(house.threads[0], NULL);
+    house.running = false;
+    uint8_t back[7];
+    client_receive(fd, back, sizeof back);
+    assert_memory_equal(back, "goodbye", sizeof back);
+}
+
+/* ---- endings ---- */
+
+/* Its end is seen while most of the answer is still queued: the limit that would stop us from
+ * reading on is out of the way. */
+static void the_peer_may_close_and_gets_what_it_asked_for_before(void **state)
+{
+    (void)state;
+    house.limits.out_high = SIZE_MAX;
+    house_start(&house);
+    cleanup(close_at) int fd = client_open(&house);
+    static uint8_t back[32u << 20];
+    uint8_t request[20];
+    client_send(fd, bytes_of(request, frame_put_much(request, sizeof back)));
     assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    tally_await(&house.frames, 1);
     client_receive(fd, back, sizeof back);
     assert_true(client_at_end(fd));
     tally_await(&house.closed, 1);
@@ -257,24 +283,50 @@ static void closing_inside_input_ends_it_once_and_drops_every_slice(void **state
     assert_int_equal(house.frames.n, 2); /* not the one behind */
 }
 
-/* The peer has sent more than we ever read. Closing at once would make the kernel throw away what
- * is still on its way to the peer. */
+static void hold_last(void *user)
+{
+    conn_hold(house.last);
+}
+
+static void drop_last(void *user)
+{
+    conn_drop(house.last);
+}
+
+static void look_at_state(void *user)
+{
+    *(enum conn_state *)user = house.last->state;
+}
+
+/* The peer has sent more than we ever read, and reads nothing before we have written everything.
+ * Closing then would make the kernel throw away what is still on its way to the peer. */
 static void finishing_loses_nothing_that_was_written(void **state)
 {
     (void)state;
     house_start(&house);
     cleanup(close_at) int fd = client_open(&house);
-    static uint8_t requests[200u << 10], back[1u << 20];
+    tally_await(&house.opened, 1);
+    on_loop(house.loops[0], hold_last, NULL);
+    static uint8_t junk[4u << 20], back[200u << 10];
+    uint8_t requests[40];
     size_t sent = frame_put_much(requests, sizeof back);
     sent += frame_put(requests + sent, VERB_FINISH, 20, 1);
-    memset(requests + sent, 'x', sizeof requests - sent);
-    client_send(fd, bytes_of(requests, sizeof requests));
+    client_send(fd, bytes_of(requests, sent));
+    for (ssize_t n = 1; n > 0;)
+        n = send(fd, junk, sizeof junk, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+    enum conn_state now = CONN_OPEN;
+    uint64_t until = clock_ns(clock_system()) + AWAIT_MS * 1000000ull;
+    while (now < CONN_LINGERING && clock_ns(clock_system()) < until)
+        on_loop(house.loops[0], look_at_state, &now);
+    assert_true(now >= CONN_LINGERING);
     client_receive(fd, back, sizeof back);
     client_receive(fd, back, 20);
     assert_true(client_at_end(fd));
     (void)shutdown(fd, SHUT_WR);
     tally_await(&house.closed, 1);
     assert_string_equal(house.last_reason, "asked to finish");
+    on_loop(house.loops[0], drop_last, NULL);
 }
 
 /* This one never closes its side; it is not waited for for ever. */
@@ -396,11 +448,6 @@ static void without_a_limit_nobody_is_idle(void **state)
 
 /* ---- those who hold ---- */
 
-static void hold_last(void *user)
-{
-    conn_hold(house.last);
-}
-
 static void use_after_close(void *user)
 {
     invariant(!conn_is_open(house.last));
@@ -468,6 +515,7 @@ int main(void)
         CASE(pipelined_frames_may_be_cut_anywhere),
         CASE(input_that_never_says_what_it_needs_is_cut_off),
         CASE(all_answers_of_one_turn_leave_together),
+        CASE(what_the_last_turn_wrote_still_leaves),
         CASE(the_peer_may_close_and_gets_what_it_asked_for_before),
         CASE(what_came_before_a_reset_is_still_read),
         CASE(closing_inside_input_ends_it_once_and_drops_every_slice),

@@ -1,3 +1,4 @@
+/* Dials: an outgoing connection that is made again whenever it is lost. */
 #include "io/io_int.h"
 
 #include <errno.h>

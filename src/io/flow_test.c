@@ -73,6 +73,7 @@ static void who_does_not_read_is_not_read(void **state)
     }
     assert_true(sent < (64u << 20));
     assert_true(tally_now(&house.frames) <= 30);
+    assert_house_sleeps(&house);
     for (int i = 0; i < 30; i++)
         receive_much(fd, back, sizeof back);
     while (sent % sizeof request != 0) { /* the rest of the last request */

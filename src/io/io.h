@@ -11,8 +11,10 @@
  * which grows with what has really arrived, never with what a peer has announced.
  *
  * Output. Whatever is written to a connection during one turn of the loop leaves in one system call
- * at the end of that turn. Pieces are either copied into chunks that the loop recycles, or slices
- * of counted memory (the mapped log), which are dropped when the kernel has them.
+ * at the end of that turn. A turn ends before the loop waits, and when it has read 32 KiB, so that
+ * peers get to work while there is more to read. Pieces are either copied into chunks that the loop
+ * recycles, or slices of counted memory (the mapped log), which are dropped when the kernel has
+ * them.
  *
  * Back-pressure. Over `out_high` queued bytes the connection is congested: `input` is not called
  * and the socket not read until the queue has drained below half of it. Over `out_max` it is
@@ -43,7 +45,9 @@ must_check enum err loop_open(struct loop **out, struct clock *clock, struct log
                               struct fault *why);
 void loop_run(struct loop *loop);  /* until loop_stop; the calling thread owns the loop meanwhile */
 void loop_stop(struct loop *loop); /* any thread */
-void loop_close(struct loop *loop);      /* after loop_run returned; closes what is left on it */
+/* After loop_run returned. Runs posts that are left, then closes what is left on it: connections
+ * first, then timers, dials and listeners, which are gone with it. */
+void loop_close(struct loop *loop);
 void loop_here(const struct loop *loop); /* invariant: called on the loop's thread */
 
 /* Work for a loop from another thread. The caller owns the post until `run` is called with it. */
@@ -77,7 +81,7 @@ struct conn_ops {
     size_t (*input)(void *user, struct conn *conn, struct bytes in);
     /* A new connection: returns its `user`, or NULL to refuse it. For a dial: it is connected. */
     void *(*opened)(void *context, struct conn *conn);
-    /* The last call for this user. */
+    /* The last call for this user. Never from inside conn_close: until it comes, `user` is used. */
     void (*closed)(void *user, struct conn *conn, const char *reason);
 };
 
@@ -86,7 +90,7 @@ struct io_limits {
     uint64_t idle_ms; /* closed after this long without a byte either way; 0: never */
     unsigned max_conns;
     size_t out_high, out_max;
-    atomic_uint conns; /* how many there are */
+    atomic_uint conns; /* how many were accepted and are not closed */
 };
 #define IO_LIMITS_DEFAULT                                                                          \
     {                                                                                              \
@@ -95,8 +99,9 @@ struct io_limits {
 
 void conn_need(struct conn *conn, size_t total);
 
-/* Room for `n` bytes at the end of the output; fill it, then say how much was used. NULL: no memory
- * (the connection is being closed). The two calls come as a pair with nothing in between. */
+/* Room for `n` bytes at the end of the output; fill it, then say how much was used. NULL: it is
+ * closed or closing, for want of memory perhaps. The two calls come as a pair with nothing in
+ * between. */
 uint8_t *conn_space(struct conn *conn, size_t n);
 void conn_used(struct conn *conn, size_t n);
 void conn_write(struct conn *conn, struct bytes copy);
@@ -106,7 +111,8 @@ void conn_write_slice(struct conn *conn, struct bytes slice, struct counted *own
 bool conn_congested(const struct conn *conn);
 bool conn_is_open(const struct conn *conn);
 
-/* Closes now, or once everything queued has left. `reason` is a literal, for `closed`. */
+/* Closes now, or once everything queued has left. `reason` is a literal, for `closed`. What is
+ * written afterwards is dropped. */
 void conn_close(struct conn *conn, const char *reason);
 void conn_finish(struct conn *conn, const char *reason);
 

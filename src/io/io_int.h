@@ -15,14 +15,12 @@
 #include <sys/uio.h>
 #include <uv.h>
 
-#define LOOP_IN_SIZE                                                                               \
-    (256u << 10) /* read at once; also how much unfinished input needs no conn_need */
-#define TURN_IN_MAX (32u << 10) /* a turn that has read this much ends: the peers get to work */
-#define FRONT_MAX   (16u << 10) /* a kept rest up to this size is copied in front of the next read \
-                                 */
-#define LINGER_MS     500       /* a peer that has all our bytes gets this long to say goodbye */
-#define IDLE_TICKS    32        /* idle connections are looked for so often in each idle_ms */
-#define IDLE_TICK_MIN 5         /* ms */
+#define LOOP_IN_SIZE  (256u << 10) /* read at once; also the most that is kept without conn_need */
+#define TURN_IN_MAX   (32u << 10)  /* a turn that has read this much ends: the peers get to work */
+#define FRONT_MAX     (16u << 10)  /* so much that was kept is copied in front of the next read */
+#define LINGER_MS     500          /* a peer that has all our bytes gets this long to say goodbye */
+#define IDLE_TICKS    32           /* idle connections are looked for so often in each idle_ms */
+#define IDLE_TICK_MIN 5            /* ms */
 
 /* ---- out.c: the output of one connection, and the memory it is made of ---- */
 
@@ -130,6 +128,14 @@ struct loop {
     uint8_t *in;
     struct pool pool;
 };
+
+extern _Thread_local const struct loop *loop_inside; /* the loop that this thread runs */
+
+/* loop_here for paths where a call would be felt. */
+static inline void here(const struct loop *loop)
+{
+    invariant(loop_inside == loop || !atomic_load_explicit(&loop->owned, memory_order_relaxed));
+}
 
 void loop_end_turn(struct loop *loop); /* the hook, then everything written leaves */
 void loop_wake(struct loop *loop);     /* another turn at once */

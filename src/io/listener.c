@@ -1,3 +1,4 @@
+/* Listeners: binding, accepting on the first loop, dealing connections out to all of them. */
 #include "io/io_int.h"
 
 #include <errno.h>
@@ -5,9 +6,8 @@
 #include <unistd.h>
 
 #define BACKLOG    1024
-#define ACCEPT_MAX 64 /* in one turn, so that a storm of connections does not starve the old ones  \
-                       */
-#define REST_MS 100   /* how long accepting rests when there is no room for another connection */
+#define ACCEPT_MAX 64  /* in one turn: a storm of connections must not starve the old ones */
+#define REST_MS    100 /* how long accepting rests when there is no room for another connection */
 
 struct listener {
     uv_poll_t poll;

@@ -209,6 +209,7 @@ static void without_descriptors_accepting_rests_and_goes_on(void **state)
     uint64_t until = clock_ns(clock_system()) + AWAIT_MS * 1000000ull;
     while (lines_in(log, "accepting paused") == 0 && clock_ns(clock_system()) < until)
         (void)poll(NULL, 0, 1);
+    assert_house_sleeps(&house);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
     assert_int_equal(lines_in(log, "accepting paused"), 1);
 

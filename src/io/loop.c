@@ -1,3 +1,4 @@
+/* Loops: the turn, the mailbox, timers and signals, the ticks, and the end of it all. */
 #include "io/io_int.h"
 
 #include <stdlib.h>
@@ -16,8 +17,7 @@ struct signal_watch {
     void *user;
 };
 
-/* The loop this thread is running. */
-static _Thread_local const struct loop *inside;
+_Thread_local const struct loop *loop_inside;
 
 static void on_bell(uv_async_t *bell);
 static void on_turn_end(uv_prepare_t *prepare);
@@ -69,10 +69,10 @@ void loop_run(struct loop *loop)
 {
     loop_here(loop);
     atomic_store(&loop->owned, true);
-    inside = loop;
+    loop_inside = loop;
     (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     loop_end_turn(loop); /* what the last turn wrote must not wait for a turn that never comes */
-    inside = NULL;
+    loop_inside = NULL;
     atomic_store(&loop->owned, false);
 }
 
@@ -84,7 +84,7 @@ void loop_stop(struct loop *loop)
 
 void loop_here(const struct loop *loop)
 {
-    invariant(inside == loop || !atomic_load_explicit(&loop->owned, memory_order_relaxed));
+    here(loop);
 }
 
 void loop_post(struct loop *loop, struct post *post)

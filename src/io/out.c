@@ -1,3 +1,4 @@
+/* The output of one connection: a queue of pieces, and the pool that their memory comes from. */
 #include "io/io_int.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* What the kernel wants to know about sockets: names and options. */
 #include "io/io_int.h"
 
 #include <netinet/tcp.h>

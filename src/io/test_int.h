@@ -84,6 +84,7 @@ struct house {
 
     struct tally opened, closed, frames, inputs, congested, released, drained;
     bool ignores_congestion, refuses;
+    atomic_uint turns;               /* of the first loop */
     struct conn *_Atomic last;       /* the latest opened; touched on its loop only */
     const char *_Atomic last_reason; /* of the latest closed: read after awaiting `closed` */
     struct conn *deferred[64];
@@ -173,6 +174,7 @@ static inline size_t house_input(void *user, struct conn *conn, struct bytes in)
 static inline void house_turn_end(void *user)
 {
     struct house *house = user;
+    atomic_fetch_add(&house->turns, 1);
     for (size_t i = 0; i < house->n_deferred; i++)
         conn_write(house->deferred[i], BYTES("\0\0\0\5\5"));
     house->n_deferred = 0;
@@ -277,6 +279,14 @@ static inline void house_close(struct house *house)
     for (size_t i = 0; i < house->n; i++)
         loop_close(house->loops[i]);
     assert_int_equal(atomic_load(&house->limits.conns), 0);
+}
+
+/* Nothing can be done just now, and the loop knows: it sleeps instead of asking again and again. */
+static inline void assert_house_sleeps(struct house *house)
+{
+    unsigned before = atomic_load(&house->turns);
+    (void)poll(NULL, 0, 50);
+    assert_in_range(atomic_load(&house->turns) - before, 0, 20);
 }
 
 /* Runs `fn` on a loop and waits for it. */
