@@ -45,8 +45,8 @@ struct vfs_calls {
     /* All n bytes; ERR_RANGE if the file ends before. */
     enum err (*read)(struct vfs_file *f, uint64_t at, void *into, size_t n, struct fault *why);
     enum err (*sync)(struct vfs_file *f, struct fault *why); /* fdatasync */
-    /* The first `size` bytes, read only, shared with writers; ERR_RANGE if the file is shorter. It
-     * must not be made shorter while it is mapped. */
+    /* The first `size` bytes, read only, shared with writers; ERR_RANGE if the file is shorter. When
+     * it is made shorter while it is mapped, the part that was cut off must not be touched. */
     enum err (*map)(struct vfs_file *f, uint64_t size, const uint8_t **out, struct fault *why);
     void (*unmap)(struct vfs_file *f, const uint8_t *at, uint64_t size);
     /* Exclusive lock on byte 0, against other processes; ERR_IN_USE with the holder's pid in the

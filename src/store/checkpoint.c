@@ -16,7 +16,7 @@
 #define CHECKPOINT_SIZE 4096
 #define SEAL_AT         2048 /* far from anything Apache may add */
 #define SEAL_MAGIC      0x4f4d5131u
-#define SEAL_SIZE       24
+#define SEAL_SIZE       32
 #define SLACK_MS        3000 /* store times are not a sharp line: Apache's own margin */
 
 enum err checkpoint_read(struct vfs *vfs, struct checkpoint *out, struct fault *why)
@@ -26,6 +26,7 @@ enum err checkpoint_read(struct vfs *vfs, struct checkpoint *out, struct fault *
     enum err err = vfs_read_all(vfs, "checkpoint", CHECKPOINT_SIZE, &text, &len, why);
     if (err == ERR_NOT_FOUND || err == ERR_TOO_BIG || (!err && len != CHECKPOINT_SIZE)) {
         *out = (struct checkpoint){0}; /* nothing is known: recovery starts at the first file */
+        fault_forget(why);
         return OK;
     }
     if (err)
@@ -42,6 +43,7 @@ enum err checkpoint_read(struct vfs *vfs, struct checkpoint *out, struct fault *
     struct bytes seal = bytes_of(text + SEAL_AT, SEAL_SIZE);
     struct rd s = rd_over(seal);
     uint32_t magic = rd_u32(&s);
+    c.sealed_first = rd_u64(&s);
     c.sealed_end = rd_u64(&s);
     c.sealed_units = rd_u64(&s);
     uint32_t crc = rd_u32(&s);
@@ -62,6 +64,7 @@ enum err checkpoint_write(struct vfs *vfs, const struct checkpoint *c, struct fa
     if (c->sealed) {
         struct wr s = wr_over(text + SEAL_AT, SEAL_SIZE);
         wr_u32(&s, SEAL_MAGIC);
+        wr_u64(&s, c->sealed_first);
         wr_u64(&s, c->sealed_end);
         wr_u64(&s, c->sealed_units);
         wr_u32(&s, crc32_of(wr_bytes(&s)));
@@ -83,6 +86,11 @@ int64_t checkpoint_start_ms(const struct checkpoint *c)
 {
     int64_t least = c->log_ms < c->queues_ms ? c->log_ms : c->queues_ms;
     return least > SLACK_MS ? least - SLACK_MS : 0;
+}
+
+bool checkpoint_has(const struct checkpoint *c, int64_t store_ms)
+{
+    return store_ms + SLACK_MS <= c->log_ms;
 }
 
 /* ---- lock and abort ---- */
@@ -120,6 +128,7 @@ enum err abort_exists(struct vfs *vfs, bool *out, struct fault *why)
         vfs->calls->close(file);
     if (err && err != ERR_NOT_FOUND)
         return err;
+    fault_forget(why);
     *out = !err;
     return OK;
 }

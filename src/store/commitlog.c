@@ -92,6 +92,28 @@ enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, u
     return load_u64(rest.at) == 0 ? SIGHT_EMPTY : SIGHT_BAD;
 }
 
+#define SECTOR 512 /* what a disk writes all or nothing of */
+
+/* True if a sector that `text` has a part in holds only zeros of it. */
+static bool sector_lost(const uint8_t *map, struct bytes text)
+{
+    for (const uint8_t *at = text.at, *end = at + text.len; at < end;) {
+        size_t into = (size_t)(at - map) % SECTOR;
+        const uint8_t *stop = (size_t)(end - at) > SECTOR - into ? at + (SECTOR - into) : end;
+        while (at < stop && *at == 0)
+            at++;
+        if (at == stop)
+            return true;
+        at = stop;
+    }
+    return false;
+}
+
+bool log_record_whole(const uint8_t *map, const struct record *r)
+{
+    return record_body_intact(r) && !sector_lost(map, r->topic) && !sector_lost(map, r->props);
+}
+
 /* ---- the file ---- */
 
 /* Room: tail. Bytes behind the end are gone when this returns OK. */

@@ -1,5 +1,10 @@
 #include "store/test_house.h"
 
+#include "base/crc32.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
 /* What is appended is read back, byte for byte, at the offsets and positions that were told. */
 static void reads_back_what_was_appended(void **state)
 {
@@ -36,10 +41,337 @@ static void reads_back_what_was_appended(void **state)
     house_clear(&h);
 }
 
+/* A draft of a given size for one queue; the body is a part of `body`. */
+static struct draft plain(struct house *h, const uint8_t *body, size_t len)
+{
+    struct draft d = {
+        .queue = store_queue(h->store, BYTES("Plain"), 3),
+        .topic = BYTES("Plain"),
+        .queue_id = 3,
+        .body = bytes_of(body, len),
+        .born_host = {.ip_len = 4},
+        .store_host = {.ip_len = 4},
+    };
+    assert_non_null(d.queue);
+    d.body_crc = crc32_positive(d.body);
+    return d;
+}
+
+/* Units of three with bodies of all sizes, over some files: each unit is contiguous and in one
+ * file, and where the next one did not fit, a blank record of exactly the rest closes the file. */
+static void never_splits_a_unit_over_files(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    struct dice dice = test_dice();
+    static uint8_t body[8000];
+    uint64_t previous_end = 0;
+    for (int i = 0; i < 60; i++) {
+        struct draft d[3];
+        struct stored out[3];
+        uint64_t end;
+        for (size_t k = 0; k < 3; k++) {
+            d[k] = plain(&h, body, (size_t)dice_below(&dice, sizeof body));
+            d[k].with_next = k < 2;
+        }
+        assert_int_equal(store_append(h.store, d, 3, out, &end), OK);
+        assert_int_equal(out[1].position, out[0].position + out[0].size);
+        assert_int_equal(out[2].position, out[1].position + out[1].size);
+        assert_int_equal(out[0].position / HOUSE_LOG_FILE, (end - 1) / HOUSE_LOG_FILE);
+        assert_int_equal(out[1].queue_offset, out[0].queue_offset + 1);
+        if ((uint64_t)out[0].position != previous_end) { /* a new file was begun */
+            assert_int_equal(out[0].position % HOUSE_LOG_FILE, 0);
+            struct segment *seg;
+            const uint8_t *map;
+            assert_int_equal(segment_get(&h.store->cache, &h.store->log, previous_end, &seg, NULL),
+                             OK);
+            assert_int_equal(segment_map(seg, &map, NULL), OK);
+            const uint8_t *blank = map + previous_end % HOUSE_LOG_FILE;
+            assert_int_equal(load_u32(blank), HOUSE_LOG_FILE - previous_end % HOUSE_LOG_FILE);
+            assert_int_equal(load_u32(blank + 4), RECORD_MAGIC_BLANK);
+            segment_drop(seg);
+        }
+        previous_end = end;
+    }
+    assert_true(previous_end > 5 * HOUSE_LOG_FILE);
+    assert_true(house_has(&h, "commitlog/00000000000000065536"));
+    assert_int_equal(house_size(&h, "commitlog/00000000000000065536"), HOUSE_LOG_FILE);
+    house_clear(&h);
+}
+
+/* A record that is too big is refused alone; a unit that is too big is refused whole. The others of
+ * the call are stored, and offsets have no gap. */
+static void refuses_what_is_too_big_and_stores_the_rest(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    static uint8_t body[40000];
+    struct draft d[6];
+    for (size_t i = 0; i < 6; i++)
+        d[i] = plain(&h, body, 100);
+    d[1] = plain(&h, body, h.options.max_record_size);
+    d[3] = plain(&h, body, h.options.max_record_size / 2);
+    d[3].with_next = true;
+    d[4] = plain(&h, body, h.options.max_record_size / 2);
+    struct stored out[6];
+    uint64_t end;
+    assert_int_equal(store_append(h.store, d, 6, out, &end), OK);
+    const enum err wanted[6] = {OK, ERR_TOO_BIG, OK, ERR_TOO_BIG, ERR_TOO_BIG, OK};
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(out[i].err, wanted[i]);
+    assert_int_equal(out[0].queue_offset, 0);
+    assert_int_equal(out[2].queue_offset, 1);
+    assert_int_equal(out[5].queue_offset, 2);
+    assert_int_equal(end, out[5].position + out[5].size);
+
+    d[0].props = bytes_of(body, RECORD_PROPS_MAX + 1);
+    assert_int_equal(store_append(h.store, d, 1, out, &end), OK);
+    assert_int_equal(out[0].err, ERR_TOO_BIG);
+    assert_int_equal(end, out[5].position + out[5].size);
+    house_clear(&h);
+}
+
+/* Prepared and rolled back records have no place in a queue; the others do not notice them. */
+static void gives_no_offset_to_prepared_and_rolled_back_records(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    const int32_t flags[6] = {0, SYS_TX_PREPARED, SYS_TX_COMMIT, SYS_TX_ROLLBACK,
+                              0, SYS_TX_PREPARED};
+    const int64_t offsets[6] = {0, 0, 1, 0, 2, 0};
+    struct draft d[6];
+    struct stored out[6];
+    uint64_t end;
+    for (size_t i = 0; i < 6; i++) {
+        d[i] = plain(&h, (const uint8_t *)"body", 4);
+        d[i].sys_flag = flags[i];
+    }
+    assert_int_equal(store_append(h.store, d, 6, out, &end), OK);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(out[i].queue_offset, offsets[i]);
+    house_dispatch(&h);
+    assert_int_equal(queue_max(d[0].queue), 3);
+    assert_int_equal(position_get(&h.store->positions.dispatched), end);
+    house_must_close(&h);
+    house_must_open(&h); /* the trailing prepared record is the log's end, not the queue's */
+    assert_int_equal(h.report.log_end, end);
+    assert_int_equal(queue_max(store_queue(h.store, BYTES("Plain"), 3)), 3);
+    house_clear(&h);
+}
+
+/* The clock goes back; store times do not. */
+static void never_lets_store_times_fall(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    struct stored first, second;
+    uint64_t end;
+    assert_int_equal(house_send(&h, 0, 1, &first, &end), OK);
+    clock_manual_advance(&h.clock, -5000);
+    assert_int_equal(house_send(&h, 1, 1, &second, &end), OK);
+    assert_int_equal(second.store_ms, first.store_ms);
+    house_must_close(&h);
+    house_must_open(&h);
+    assert_int_equal(house_send(&h, 2, 1, &second, &end), OK);
+    assert_int_equal(second.store_ms, first.store_ms);
+    house_clear(&h);
+}
+
+/* A name becomes a folder. One that would lead elsewhere gets no queue. */
+static void refuses_names_that_cannot_be_folders(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    char longest[256];
+    memset(longest, 'x', sizeof longest);
+    assert_null(store_queue(h.store, BYTES(""), 0));
+    assert_null(store_queue(h.store, BYTES("."), 0));
+    assert_null(store_queue(h.store, BYTES(".."), 0));
+    assert_null(store_queue(h.store, BYTES("a/b"), 0));
+    assert_null(store_queue(h.store, BYTES("a\0b"), 0));
+    assert_null(store_queue(h.store, bytes_of(longest, 256), 0));
+    assert_null(store_queue(h.store, BYTES("T"), -1));
+    assert_null(store_queue_find(h.store, BYTES("T"), 0));
+    struct queue *queue = store_queue(h.store, BYTES("T"), 0);
+    assert_non_null(queue);
+    assert_ptr_equal(store_queue_find(h.store, BYTES("T"), 0), queue);
+    assert_ptr_equal(store_queue(h.store, BYTES("T"), 0), queue);
+    assert_non_null(store_queue(h.store, bytes_of(longest, 255), INT32_MAX));
+    assert_non_null(store_queue(h.store, BYTES("%RETRY%a|b"), 0));
+    house_clear(&h);
+}
+
+/* The disk is full for a while, at every operation of an append that begins a new file. Nothing of
+ * the refused call is ever seen: not now, and not after a crash, though records of the same size
+ * came to the same places. */
+static void a_failed_write_leaves_nothing(void **state)
+{
+    (void)state;
+    bool finished = false;
+    for (unsigned long at = 1; !finished; at++) {
+        struct house h;
+        house_init(&h, at);
+        house_must_open(&h);
+        house_must_send(&h, 0, 200);
+        vfs_fault_plan(h.fault, at, 1, ERR_DISK_FULL);
+        struct stored out[120];
+        uint64_t end, before = store_confirmed(h.store);
+        enum err err = house_send(&h, 1000, 120, out, &end);
+        vfs_fault_plan(h.fault, 0, 0, OK);
+        finished = err == OK;
+        if (!finished) {
+            assert_int_equal(err, ERR_DISK_FULL);
+            assert_int_equal(store_confirmed(h.store), before);
+            house_must_send(&h, 200, 1); /* there is room again */
+            house_dispatch(&h);
+            assert_int_equal(house_read_all(&h, NULL, 0), 201);
+            house_crash(&h);
+            house_must_open(&h);
+            uint8_t seen[201] = {0};
+            assert_int_equal(house_read_all(&h, seen, 201), 201);
+        }
+        house_clear(&h);
+    }
+}
+
+/* The same, where the refused message and the next one are alike but for their numbers: the stale
+ * record would fit exactly behind the new one. */
+static void stale_records_are_not_revived(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 40; seed++) {
+        struct house h;
+        house_init(&h, seed); /* the seed says how much of the failed write gets through */
+        house_must_open(&h);
+        static uint8_t body[300];
+        struct draft d[8];
+        struct stored out[8];
+        uint64_t end;
+        for (size_t i = 0; i < 8; i++)
+            d[i] = plain(&h, body, sizeof body);
+        assert_int_equal(store_append(h.store, d, 8, out, &end), OK);
+        vfs_fault_plan(h.fault, 1, 1, ERR_DISK_FULL);
+        assert_int_equal(store_append(h.store, d, 8, out, &end), ERR_DISK_FULL);
+        vfs_fault_plan(h.fault, 0, 0, OK);
+        assert_int_equal(store_append(h.store, d, 1, out, &end), OK);
+        assert_int_equal(out[0].queue_offset, 8);
+        house_crash(&h);
+        house_must_open(&h);
+        assert_int_equal(queue_max(store_queue(h.store, BYTES("Plain"), 3)), 9);
+        assert_int_equal(h.report.log_end, end);
+        house_clear(&h);
+    }
+}
+
+/* ---- threads ---- */
+
+#define WRITERS    4
+#define PER_WRITER 1500
+
+struct crowd {
+    struct house *h;
+    atomic_uint next_number;
+    atomic_uint finished;
+};
+
+/* Appends and dispatches, as an I/O thread does. */
+static void *writer(void *user)
+{
+    struct crowd *crowd = user;
+    struct arrival *news = calloc(ARRIVALS_MAX, sizeof *news);
+    struct message_room room;
+    for (int i = 0; i < PER_WRITER; i++) {
+        struct draft d = house_message(crowd->h, atomic_fetch_add(&crowd->next_number, 1), &room);
+        struct stored out;
+        uint64_t end;
+        invariant(store_append(crowd->h->store, &d, 1, &out, &end) == OK);
+        while (store_dispatch_turn(crowd->h->store, news) > 0)
+            ;
+    }
+    free(news);
+    atomic_fetch_add(&crowd->finished, 1);
+    return NULL;
+}
+
+/* Follows all queues and drops what it has read. */
+static void *follower(void *user)
+{
+    struct crowd *crowd = user;
+    struct queue *queues[HOUSE_TOPICS * HOUSE_QUEUES];
+    int64_t at[HOUSE_TOPICS * HOUSE_QUEUES] = {0};
+    struct read_result *got = calloc(1, sizeof *got);
+    for (unsigned i = 0; i < HOUSE_TOPICS * HOUSE_QUEUES; i++) {
+        char topic[16];
+        (void)snprintf(topic, sizeof topic, "%%T%%_%u", i / HOUSE_QUEUES);
+        queues[i] = store_queue(crowd->h->store, bytes_str(topic), (int32_t)(i % HOUSE_QUEUES));
+    }
+    for (unsigned count = 0; count < WRITERS * PER_WRITER;) {
+        for (size_t i = 0; i < HOUSE_TOPICS * HOUSE_QUEUES; i++) {
+            struct read_request request = {at[i], 32, 64 << 10, NULL, NULL};
+            store_read(crowd->h->store, queues[i], &request, got);
+            if (got->status != READ_FOUND)
+                continue;
+            for (size_t k = 0; k < got->n_slices; k++) {
+                struct record r;
+                invariant(record_decode(got->slices[k].bytes, &r) == OK);
+                invariant(record_body_intact(&r));
+                counted_drop(got->slices[k].owner);
+            }
+            at[i] = got->next;
+            count += got->count;
+        }
+    }
+    free(got);
+    return NULL;
+}
+
+/* When all writers have returned, everything is dispatched without anybody else's help, and the
+ * follower has seen each message. */
+static void many_threads_append_while_one_reads(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    struct crowd crowd = {.h = &h};
+    pthread_t threads[WRITERS], reader;
+    assert_int_equal(pthread_create(&reader, NULL, follower, &crowd), 0);
+    for (size_t i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, writer, &crowd), 0);
+    for (size_t i = 0; i < WRITERS; i++)
+        (void)pthread_join(threads[i], NULL);
+    assert_int_equal(position_get(&h.store->positions.dispatched), store_confirmed(h.store));
+    (void)pthread_join(reader, NULL);
+    cleanup(free_at) uint8_t *seen = calloc(WRITERS * PER_WRITER, 1);
+    assert_int_equal(house_read_all(&h, seen, WRITERS * PER_WRITER), WRITERS * PER_WRITER);
+    for (size_t i = 0; i < WRITERS * PER_WRITER; i++)
+        assert_int_equal(seen[i], 1);
+    house_must_close(&h);
+    house_clear(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_back_what_was_appended),
+        cmocka_unit_test(never_splits_a_unit_over_files),
+        cmocka_unit_test(refuses_what_is_too_big_and_stores_the_rest),
+        cmocka_unit_test(gives_no_offset_to_prepared_and_rolled_back_records),
+        cmocka_unit_test(never_lets_store_times_fall),
+        cmocka_unit_test(refuses_names_that_cannot_be_folders),
+        cmocka_unit_test(a_failed_write_leaves_nothing),
+        cmocka_unit_test(stale_records_are_not_revived),
+        cmocka_unit_test(many_threads_append_while_one_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static bool whole_record(const uint8_t *map, const struct segment *seg, uint64_t
                          int64_t *store_ms)
 {
     struct record r;
-    if (log_look(map, seg->base, seg->size, at, &r) != SIGHT_RECORD || !record_body_intact(&r))
+    if (log_look(map, seg->base, seg->size, at, &r) != SIGHT_RECORD || !log_record_whole(map, &r))
         return false;
     *store_ms = r.store_ms;
     return true;
@@ -122,13 +122,15 @@ static enum err sync_folders(struct store *store, const char *aside, struct faul
     return OK;
 }
 
-static enum err aside_make(struct store *store, uint64_t end, char folder[PATH_SIZE], struct fault *why)
+static enum err aside_make(struct store *store, uint64_t end, char folder[PATH_SIZE],
+                           struct fault *why)
 {
     (void)snprintf(folder, PATH_SIZE, LOG_FOLDER "-cut-%020" PRIu64, end);
     return store->vfs->calls->mkdir(store->vfs, folder, why);
 }
 
-static enum err aside_move(struct store *store, const char *folder, uint64_t base, struct fault *why)
+static enum err aside_move(struct store *store, const char *folder, uint64_t base,
+                           struct fault *why)
 {
     char from[PATH_SIZE], to[PATH_SIZE];
     fileset_path(from, LOG_FOLDER, base);
@@ -147,7 +149,8 @@ static enum err keep(struct store *store, uint64_t end, struct fault *why)
     uint64_t size = store->log.file_size, file_end = end - end % size + size;
     fileset_path(to, folder, end);
     err = copy_rest(store, end, file_end, to, why);
-    while (!err && store->log.end > file_end) { /* the newest first, so that the row never has a hole */
+    while (!err &&
+           store->log.end > file_end) { /* the newest first, so that the row never has a hole */
         uint64_t base = store->log.end - size;
         err = aside_move(store, folder, base, why);
         if (err)
@@ -170,8 +173,11 @@ enum err damage_hole(struct store *store, uint64_t missing, const uint64_t *base
         err = sync_folders(store, folder, why);
     if (!err)
         (void)snprintf(report->note, sizeof report->note,
-                       LOG_FOLDER "/%020" PRIu64 " is missing; it and what follows was not flushed yet, %zu files were "
-                       "moved aside", missing, n);
+                       LOG_FOLDER
+                       "/%020" PRIu64
+                       " is missing; it and what follows was not flushed yet, %zu files were "
+                       "moved aside",
+                       missing, n);
     return err;
 }
 
@@ -188,7 +194,7 @@ enum err damage_look(struct store *store, uint64_t end, struct store_report *rep
     if (b.record == 0)
         return OK;
 
-    bool was_on_disk = b.store_ms <= store->checkpoint.log_ms;
+    bool was_on_disk = checkpoint_has(&store->checkpoint, b.store_ms);
     (void)snprintf(report->note, sizeof report->note,
                    "log damaged at position %" PRIu64 " (file %020" PRIu64
                    "), readable again at %" PRIu64 "; cut there%s",

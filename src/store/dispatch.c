@@ -13,6 +13,16 @@
 
 static enum err read_turn(struct store *store, uint64_t upto, uint64_t *reached, struct fault *why);
 
+/* Dispatch is stuck, or (OK) goes on. */
+static void trouble_set(struct store *store, enum err err, const struct fault *why)
+{
+    room_enter(&store->cache.room);
+    if (err && !store_failed(store))
+        store->reason = *why;
+    atomic_store_explicit(&store->derived.trouble, (int)err, memory_order_release);
+    room_leave(&store->cache.room);
+}
+
 /* One bounded step. False: there was nothing to do, or it cannot be done. */
 static bool dispatch_step(struct store *store, struct arrival *out, size_t *n_out)
 {
@@ -37,15 +47,10 @@ static bool dispatch_step(struct store *store, struct arrival *out, size_t *n_ou
         position_raise(&store->positions.dispatched, reached);
     room_leave(&derived->room);
 
-    if (err == ERR_DAMAGED) {
+    if (err == ERR_DAMAGED)
         store_fail(store, err, &why);
-    } else {
-        room_enter(&store->cache.room);
-        if (err && !store_failed(store))
-            store->reason = why;
-        atomic_store_explicit(&derived->trouble, (int)err, memory_order_release);
-        room_leave(&store->cache.room);
-    }
+    else if ((int)err != atomic_load_explicit(&derived->trouble, memory_order_relaxed))
+        trouble_set(store, err, &why);
     return !err;
 }
 
@@ -61,8 +66,10 @@ size_t store_dispatch_turn(struct store *store, struct arrival *out)
         size_t n;
         unsigned seen = atomic_load_explicit(&derived->callers, memory_order_acquire);
         bool went_on = dispatch_step(store, out, &n);
-        if (n > 0) { /* our caller comes again, so nobody's mark is lost */
-            atomic_store_explicit(&derived->callers, 0, memory_order_release);
+        if (n > 0) {
+            /* Our caller comes again, so nobody's mark is lost. Taking the marks away also reads
+             * them: so when it looks, it sees what was confirmed before they were set. */
+            (void)atomic_exchange_explicit(&derived->callers, 0, memory_order_acq_rel);
             return n;
         }
         if (!went_on &&

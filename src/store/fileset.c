@@ -21,7 +21,11 @@ static enum err fileset_pop(struct cache *c, struct fileset *set, struct fault *
     char path[PATH_SIZE];
     fileset_path(path, set->folder, base);
     enum err err = c->vfs->calls->remove(c->vfs, path, why);
-    if (!err || err == ERR_NOT_FOUND)
+    if (err == ERR_NOT_FOUND) {
+        fault_forget(why);
+        err = OK;
+    }
+    if (!err)
         return OK;
     room_enter(&c->room);
     set->end += set->file_size;
@@ -139,8 +143,10 @@ enum err names_list(struct vfs *vfs, const char *folder, bool folders, struct na
         vfs->calls->list(vfs, folder, names_add, &(struct names_wanted){&names, folders}, why);
     if (!err)
         err = names.err;
-    if (err && err != ERR_NOT_FOUND) /* no folder has no names */
+    if (err && err != ERR_NOT_FOUND)
         return err;
+    if (err)
+        fault_forget(why); /* no folder has no names */
     *out = names;
     names = (struct names){0};
     return OK;

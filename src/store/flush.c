@@ -6,12 +6,11 @@
  */
 #include "store/store_int.h"
 
-#define PAGE              4096
-#define QUEUE_LEAST_UNITS (2 * PAGE / UNIT_SIZE) /* a queue with less waits for a thorough flush   \
-                                                  */
-#define QUEUE_THOROUGH_MS  60000                 /* all queues, and then the checkpoint */
-#define SYNC_FLUSH_LOOK_MS 500 /* an append wakes the flusher; this is for the one that does not   \
-                                */
+#define PAGE 4096
+#define QUEUE_LEAST_UNITS                                                                          \
+    (2 * PAGE / UNIT_SIZE)       /* with less a queue waits for the thorough flush */
+#define QUEUE_THOROUGH_MS  60000 /* of all queues, and then the checkpoint */
+#define SYNC_FLUSH_LOOK_MS 500   /* an append wakes the flusher before */
 
 static uint64_t ms_between(uint64_t earlier_ns, uint64_t later_ns)
 {

@@ -10,7 +10,7 @@
 
 #include <limits.h>
 
-#define SEEDS        150
+#define SEEDS        60
 #define LIVES        6
 #define MESSAGES_MAX 6000
 

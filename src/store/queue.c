@@ -139,7 +139,8 @@ void store_each_queue(struct store *store,
                                    struct queue *queue),
                       void *user)
 {
-    each_queue(queue, store) each(user, queue->topic, queue->queue_id, queue);
+    for (struct queue *queue = queue_newest(store); queue; queue = queue->older)
+        each(user, queue->topic, queue->queue_id, queue);
 }
 
 /* ---- writing ---- */

@@ -117,11 +117,11 @@ enum err queues_load(struct store *store, bool *incomplete, struct fault *why)
 
 enum err queues_remove(struct store *store, struct fault *why)
 {
-    each_queue(queue, store)
-    {
+    for (struct queue *queue = queue_newest(store); queue; queue = queue->older) {
         enum err err = fileset_remove(&store->cache, &queue->files, why);
         if (err)
             return err;
+        queue->known_end = 0;
     }
     return OK;
 }
@@ -270,6 +270,8 @@ enum err queue_cut(struct store *store, struct queue *queue, uint64_t position, 
         return err;
     queue_set_end(queue, max, &w.last);
     queue->synced = (int64_t)(base / UNIT_SIZE);
+    if (queue->known_end > files->end)
+        queue->known_end = files->end; /* a file that is made again is news to the folder */
     queue->cut = true;
     queue_mark_dirty(store, queue);
     return OK;
@@ -294,4 +296,12 @@ enum err queue_find_min(struct store *store, struct queue *queue, struct fault *
     }
     atomic_store_explicit(&queue->min, low, memory_order_release);
     return OK;
+}
+
+uint64_t queues_units(struct store *store)
+{
+    uint64_t units = 0;
+    for (struct queue *queue = queue_newest(store); queue; queue = queue->older)
+        units += (uint64_t)(queue_max(queue) - queue_min(store, queue));
+    return units;
 }

@@ -6,8 +6,7 @@
  */
 #include "store/store_int.h"
 
-#define SCAN_LEAST 800 /* units looked at in one read, as Apache has it: 16000 bytes of the queue  \
-                        */
+#define SCAN_LEAST 800 /* units in one read, as Apache has it: 16000 bytes of the queue */
 
 /* One read on its way. */
 struct reading {

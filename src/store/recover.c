@@ -34,7 +34,9 @@ static enum err settle(struct recovery *rec, struct fault *why);
 enum err store_recover(struct store *store, struct store_report *report, struct fault *why)
 {
     struct recovery rec = {.store = store, .report = report, .trusted = report->clean};
-    enum err err = log_load(store, report, why);
+    enum err err = log_load(store, report, why); /* changes nothing after a clean stop */
+    if (!err)
+        err = abort_write(store->vfs, why);
     if (!err)
         err = queues_load(store, &rec.incomplete, why);
     if (err)
@@ -94,29 +96,26 @@ static enum err drop_empty_last(struct store *store, const uint64_t *bases, size
     return store->vfs->calls->remove(store->vfs, path, why);
 }
 
-/* A record that is whole, its body included. */
-static enum log_sight sight_at(struct store *store, uint64_t position, struct record *out,
-                               struct segment **keep, struct fault *why, enum err *err)
+/* What stands at a position; a record only if all of it is there. Its slices are not to be used. */
+static enum err sight_at(struct store *store, uint64_t position, enum log_sight *sight,
+                         struct record *out, struct fault *why)
 {
     const uint8_t *map;
-    struct segment *seg = NULL;
-    *err = segment_get(&store->cache, &store->log, position, &seg, why);
-    if (!*err)
-        *err = segment_map(seg, &map, why);
-    if (*err) {
-        segment_drop(seg);
-        return SIGHT_BAD;
-    }
-    enum log_sight sight = log_look(map, seg->base, seg->size, position, out);
-    if (sight == SIGHT_RECORD && !record_body_intact(out))
-        sight = SIGHT_BAD;
-    *keep = seg;
-    return sight;
+    cleanup(segment_drop_at) struct segment *seg = NULL;
+    enum err err = segment_get(&store->cache, &store->log, position, &seg, why);
+    if (!err)
+        err = segment_map(seg, &map, why);
+    if (err)
+        return err;
+    *sight = log_look(map, seg->base, seg->size, position, out);
+    if (*sight == SIGHT_RECORD && !log_record_whole(map, out))
+        *sight = SIGHT_BAD;
+    return OK;
 }
 
-/* A power loss may take away a file that was new, and leave the one after it. What stands behind such a
- * hole was never flushed; if the checkpoint says it was, the file was lost in another way, and that is
- * not ours to repair. */
+/* A power loss may take away a file that was new, and leave the one after it. What stands behind
+ * such a hole was never flushed; if the checkpoint says it was, the file was lost in another way,
+ * and that is not ours to repair. */
 static enum err log_hole(struct store *store, uint64_t missing, const uint64_t *bases, size_t n,
                          struct store_report *report, struct fault *why)
 {
@@ -124,14 +123,12 @@ static enum err log_hole(struct store *store, uint64_t missing, const uint64_t *
     log->first = bases[0]; /* just long enough to look into it */
     log->end = bases[0] + log->file_size;
     struct record r;
-    enum err err;
-    struct segment *seg = NULL;
-    enum log_sight sight = sight_at(store, bases[0], &r, &seg, why, &err);
-    segment_drop(seg);
+    enum log_sight sight;
+    enum err err = sight_at(store, bases[0], &sight, &r, why);
     log->first = log->end = 0;
     if (err)
         return err;
-    if (report->clean || (sight == SIGHT_RECORD && r.store_ms <= store->checkpoint.log_ms))
+    if (report->clean || (sight == SIGHT_RECORD && checkpoint_has(&store->checkpoint, r.store_ms)))
         return fault_set(why, ERR_DAMAGED, LOG_FOLDER "/%020" PRIu64 " is missing", missing);
     return damage_hole(store, missing, bases, n, report, why);
 }
@@ -149,7 +146,8 @@ static enum err log_load(struct store *store, struct store_report *report, struc
     for (size_t i = 0; i < n; i++) {
         uint64_t wanted = bases[0] + i * log->file_size;
         if (bases[i] % log->file_size != 0)
-            return fault_set(why, ERR_MISMATCH, LOG_FOLDER "/%020" PRIu64 " does not fit a log file size of %" PRIu64,
+            return fault_set(why, ERR_MISMATCH,
+                             LOG_FOLDER "/%020" PRIu64 " does not fit a log file size of %" PRIu64,
                              bases[i], log->file_size);
         if (bases[i] != wanted) {
             err = log_hole(store, wanted, bases + i, n - i, report, why);
@@ -162,6 +160,7 @@ static enum err log_load(struct store *store, struct store_report *report, struc
     }
     log->first = bases[0];
     log->end = bases[0] + n * log->file_size;
+    atomic_store(&store->positions.first, log->first);
     return OK;
 }
 
@@ -177,9 +176,8 @@ static enum err start_after_crash(struct recovery *rec, struct fault *why)
     while (rec->start > store->log.first) {
         rec->start -= store->log.file_size;
         struct record r;
-        enum err err;
-        cleanup(segment_drop_at) struct segment *seg = NULL;
-        enum log_sight sight = sight_at(store, rec->start, &r, &seg, why, &err);
+        enum log_sight sight;
+        enum err err = sight_at(store, rec->start, &sight, &r, why);
         if (err)
             return err;
         if (sight == SIGHT_RECORD && r.store_ms > 0 && r.store_ms <= safe_ms)
@@ -193,8 +191,7 @@ static enum err start_after_clean_stop(struct recovery *rec, struct fault *why)
 {
     struct store *store = rec->store;
     uint64_t queues_end = 0, last = 0;
-    each_queue(queue, store)
-    {
+    for (struct queue *queue = queue_newest(store); queue; queue = queue->older) {
         enum err err = queue_measure(store, queue, why);
         if (err)
             return err;
@@ -213,9 +210,8 @@ static enum err start_after_clean_stop(struct recovery *rec, struct fault *why)
         return OK;
 
     struct record r;
-    enum err err;
-    cleanup(segment_drop_at) struct segment *seg = NULL;
-    enum log_sight sight = sight_at(store, last, &r, &seg, why, &err);
+    enum log_sight sight;
+    enum err err = sight_at(store, last, &sight, &r, why);
     if (err || sight != SIGHT_RECORD || last + r.size != queues_end)
         return err;
     rec->start = queues_end;
@@ -238,7 +234,7 @@ static enum err choose_start(struct recovery *rec, struct fault *why)
 
 /* Puts a record into its queue. ERR_STALE: the queue does not go on here, so its files lack
  * something. */
-static enum err take_record(struct recovery *rec, const struct record *r, struct fault *why)
+static enum err record_restore(struct recovery *rec, const struct record *r, struct fault *why)
 {
     struct store *store = rec->store;
     struct turn *turn = store->derived.turn;
@@ -285,8 +281,8 @@ static enum err scan_file(struct recovery *rec, uint64_t *at, bool *ended, struc
     while (!err && !*ended && *at < seg->base + seg->size) {
         struct record r;
         enum log_sight sight = log_look(map, seg->base, seg->size, *at, &r);
-        if (sight == SIGHT_RECORD && record_body_intact(&r)) {
-            err = take_record(rec, &r, why);
+        if (sight == SIGHT_RECORD && log_record_whole(map, &r)) {
+            err = record_restore(rec, &r, why);
             *at += r.size;
             rec->end = *at;
         } else if (sight == SIGHT_BLANK) {
@@ -309,18 +305,22 @@ static enum err scan(struct recovery *rec, struct fault *why)
         err = scan_file(rec, &at, &ended, why);
     if (err)
         turn_forget(store->derived.turn);
-    return err ? err : turn_write(store, NULL, NULL, why);
+    else
+        err = turn_write(store, NULL, NULL, why);
+    for (struct queue *q = queue_newest(store); !err && q; q = q->older)
+        err = queue_find_min(store, q, why);
+    return err;
 }
 
-/* True when a clean stop left more units than there are now, though the log ends where it did. */
+/* True when a clean stop left the same log, but other queues. */
 static bool seal_broken(const struct recovery *rec)
 {
     const struct checkpoint *c = &rec->store->checkpoint;
-    if (!rec->trusted || !c->sealed || c->sealed_end != rec->end)
+    if (!rec->trusted || !c->sealed)
         return false;
-    uint64_t units = 0;
-    each_queue(queue, rec->store) units += (uint64_t)queue_max(queue);
-    return units != c->sealed_units;
+    if (c->sealed_first != rec->store->log.first || c->sealed_end != rec->end)
+        return false; /* Apache had it in between */
+    return queues_units(rec->store) != c->sealed_units;
 }
 
 /* The checkpoint says that units of old records are on disk, and the next crash would believe it.
@@ -342,8 +342,7 @@ static enum err cut_queues(struct recovery *rec, struct fault *why)
         if (err)
             return err;
     }
-    each_queue(queue, rec->store)
-    {
+    for (struct queue *queue = queue_newest(rec->store); queue; queue = queue->older) {
         bool incomplete = false;
         enum err err = queue_cut(rec->store, queue, rec->start, &incomplete, why);
         if (err)
@@ -418,7 +417,6 @@ static enum err settle(struct recovery *rec, struct fault *why)
         if (err)
             return err;
     }
-    atomic_store(&p->first, store->log.first);
     atomic_store(&p->written, rec->end);
     atomic_store(&p->flushed, rec->end);
     atomic_store(&p->confirmed, rec->end);
@@ -426,12 +424,8 @@ static enum err settle(struct recovery *rec, struct fault *why)
     atomic_store(&store->flusher.flushed_ms, store->tail.last_ms);
 
     struct store_report *report = rec->report;
-    each_queue(queue, store)
-    {
+    for (struct queue *queue = queue_newest(store); queue; queue = queue->older) {
         queue->next = queue_max(queue);
-        enum err err = queue_find_min(store, queue, why);
-        if (err)
-            return err;
         report->queues++;
     }
     report->log_first = store->log.first;

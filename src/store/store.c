@@ -62,8 +62,6 @@ enum err store_open(const struct store_options *options, struct store **out,
         err = checkpoint_read(store->vfs, &store->checkpoint, why);
     if (!err)
         err = abort_exists(store->vfs, &aborted, why);
-    if (!err)
-        err = abort_write(store->vfs, why);
     if (!err) {
         found.clean = !aborted;
         err = store_recover(store, &found, why);
@@ -114,15 +112,15 @@ static enum err checkpoint_seal(struct store *store, struct fault *why)
     c->log_ms = atomic_load(&store->flusher.flushed_ms);
     c->queues_ms = store->derived.dispatched_ms;
     c->sealed = true;
+    c->sealed_first = position_get(&store->positions.first);
     c->sealed_end = position_get(&store->positions.dispatched);
-    c->sealed_units = 0;
-    each_queue(queue, store) c->sealed_units += (uint64_t)queue_max(queue);
+    c->sealed_units = queues_units(store);
     return checkpoint_write(store->vfs, c, why);
 }
 
 enum err store_close(struct store *store, struct fault *why)
 {
-    enum err err = store_state(store, why);
+    enum err err = store_failed(store) ? store_state(store, why) : OK;
     if (!err)
         err = log_flush(store, position_get(&store->positions.written), store->tail.last_ms, why);
     if (err)

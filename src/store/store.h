@@ -62,13 +62,13 @@ struct store_report {
 must_check enum err store_open(const struct store_options *options, struct store **out,
                                struct store_report *report, struct fault *why);
 
-/* Flushes everything, writes the checkpoint, removes `abort`, frees. Nobody else is inside by now.
- */
+/* Flushes and dispatches everything, writes the checkpoint, removes `abort`, frees; on an error it
+ * frees all the same and `abort` stays. Nobody else is inside by now. */
 must_check enum err store_close(struct store *store, struct fault *why);
 
 /* ---- queues ---- */
 
-/* The handle of a queue, made if it is new; NULL: no memory. */
+/* The handle of a queue, made if it is new; NULL: no memory, or a name that cannot be a folder. */
 struct queue *store_queue(struct store *store, struct bytes topic, int32_t queue_id);
 struct queue *store_queue_find(struct store *store, struct bytes topic,
                                int32_t queue_id);            /* or NULL */
@@ -103,7 +103,7 @@ struct stored {
 
 /* Appends the drafts in order with one visit to the tail and, per log file touched, one write. On
  * OK each draft has its own answer in `out`, and `*end` is the position that `confirmed` must pass
- * for all of them. ERR_DISK_FULL, ERR_IO, ERR_READ_ONLY: nothing was appended. */
+ * for all of them. ERR_DISK_FULL, ERR_IO, ERR_NO_MEMORY, ERR_READ_ONLY: nothing was appended. */
 must_check enum err store_append(struct store *store, const struct draft *drafts, size_t n,
                                  struct stored *out, uint64_t *end);
 
@@ -121,8 +121,8 @@ bool store_await(struct store *store, struct store_wait *wait);
 
 /* ---- read ---- */
 
-/* A run of whole records, contiguous in the log. `owner` keeps the mapping; one count is the
- * caller's. */
+/* A run of whole records, contiguous in the log. `owner` keeps the mapping, even beyond the store's
+ * life (not the vfs's); one count is the caller's. */
 struct slice {
     struct bytes bytes;
     struct counted *owner;
@@ -130,7 +130,7 @@ struct slice {
 
 enum read_status {
     READ_FOUND,
-    READ_NONE_MATCHED, /* units were there, the filter took none */
+    READ_NONE_MATCHED, /* units were there, the filter took none; next == offset: not just now */
     READ_AT_END,       /* offset is the next one to come */
     READ_TOO_SMALL,    /* below the queue's minimum */
     READ_TOO_LARGE,    /* beyond its end */
@@ -186,7 +186,9 @@ struct arrival {
 
 /* Brings what is confirmed into the queues. Returns the number of arrivals in `out` (ARRIVALS_MAX
  * slots, one a queue); 0: nothing to do, or somebody else is at it and will not miss it.
- * Call again while it returns more than 0. ERR goes to the store's state (read only). */
+ * Call again while it returns more than 0. What goes wrong is the store's state: a log that cannot
+ * be read stops it for good; a queue that cannot be written (a full disk) stops appends until a
+ * later turn goes through, so somebody must keep calling. */
 size_t store_dispatch_turn(struct store *store, struct arrival *out);
 
 /* Synchronous: flushes when somebody waits. Asynchronous: by interval. Completes passed waits.
@@ -196,7 +198,7 @@ int store_flush_turn(struct store *store);
 void store_flush_wait(struct store *store, int timeout_ms);
 void store_flush_wake(struct store *store); /* for stopping */
 
-/* Flushes queues and writes the checkpoint, by interval; makes the next log file ahead. */
+/* Flushes queues and writes the checkpoint, by interval. One thread. */
 void store_keep_turn(struct store *store);
 
 /* Why it stopped accepting messages: OK while it does. */

@@ -20,6 +20,13 @@
 #define LOG_FOLDER   "commitlog"
 #define QUEUE_FOLDER "consumequeue"
 
+/* For a failure that turned out to be none. */
+static inline void fault_forget(struct fault *why)
+{
+    if (why)
+        *why = (struct fault){0};
+}
+
 /* ---- segment.c, fileset.c: files of one size in a row ---- */
 
 /* A row of files of equal size, each named after the place of its first byte in the row. Only the
@@ -182,9 +189,13 @@ enum log_sight {
     SIGHT_BAD,
 };
 
-/* What stands at `position` of a mapped log file. Does not look at the body's CRC. */
+/* What stands at `position` of a mapped log file. Does not look at what the record carries. */
 enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, uint64_t position,
                         struct record *out);
+
+/* The CRC of a record covers its body alone. When the power goes, a sector with a part of its topic
+ * or properties may be missing: then it reads as zeros, which neither of them has. */
+bool log_record_whole(const uint8_t *map, const struct record *record);
 
 /* ---- position.c, flush.c ---- */
 
@@ -264,14 +275,18 @@ struct checkpoint {
     uint64_t master_flushed, confirmed; /* Apache's replication keeps them here; carried along */
     /* Ours, in bytes that Apache leaves alone: how a clean stop left the folder. */
     bool sealed;
-    uint64_t sealed_end;   /* of the log */
-    uint64_t sealed_units; /* in all queues */
+    uint64_t sealed_first, sealed_end; /* of the log */
+    uint64_t sealed_units;             /* that could be read, in all queues */
 };
 
 must_check enum err checkpoint_read(struct vfs *vfs, struct checkpoint *out, struct fault *why);
 must_check enum err checkpoint_write(struct vfs *vfs, const struct checkpoint *c,
                                      struct fault *why);
 int64_t checkpoint_start_ms(const struct checkpoint *c); /* where a crash recovery starts */
+/* Units that can be read, in all queues. */
+uint64_t queues_units(struct store *store);
+/* True when a record of that time was on disk for certain. */
+bool checkpoint_has(const struct checkpoint *c, int64_t store_ms);
 must_check enum err lock_take(struct vfs *vfs, struct vfs_file **out, struct fault *why);
 must_check enum err abort_exists(struct vfs *vfs, bool *out, struct fault *why);
 must_check enum err abort_write(struct vfs *vfs, struct fault *why);
@@ -285,6 +300,9 @@ must_check enum err store_recover(struct store *store, struct store_report *repo
 /* damage.c: says in the report what stands behind the end, and keeps what is worth keeping. */
 must_check enum err damage_look(struct store *store, uint64_t end, struct store_report *report,
                                 struct fault *why);
+/* Moves n files aside that stand behind a missing one. */
+must_check enum err damage_hole(struct store *store, uint64_t missing, const uint64_t *bases,
+                                size_t n, struct store_report *report, struct fault *why);
 
 /* ---- store.c ---- */
 
@@ -308,9 +326,10 @@ struct store {
     uint64_t kept_ns, kept_thorough_ns; /* keeper only */
 };
 
-#define each_queue(q, store)                                                                       \
-    for (struct queue *q = atomic_load_explicit(&(store)->queues_all, memory_order_acquire); q;    \
-         q = q->older)
+static inline struct queue *queue_newest(struct store *store)
+{
+    return atomic_load_explicit(&store->queues_all, memory_order_acquire);
+}
 
 /* Lets everything go and touches nothing on disk: what a crash does. */
 void store_abandon(struct store *store);

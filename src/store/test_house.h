@@ -15,6 +15,7 @@
 #define HOUSE_TOPICS     3
 #define HOUSE_QUEUES     2
 #define MESSAGE_MAX      2048
+#define PROPS_MAX        1024
 
 struct house {
     char folder[64];
@@ -43,7 +44,7 @@ bool house_has(const struct house *h, const char *path);
 
 /* Message n. The buffers belong to `room`. */
 struct message_room {
-    char topic[16], tag[8], props[64];
+    char topic[16], props[PROPS_MAX];
     uint8_t body[MESSAGE_MAX];
 };
 struct draft house_message(struct house *h, uint64_t n, struct message_room *room);

@@ -226,6 +226,16 @@ static enum err fault_resize(struct vfs_file *file, uint64_t size, struct fault 
     return err;
 }
 
+/* How much of a write gets through: nothing, all, or up to the end of some sector. */
+static size_t some_sectors(struct vfs_fault *f, uint64_t at, size_t len)
+{
+    uint64_t end = at + dice_below(&f->dice, len + SECTOR);
+    end -= end % SECTOR;
+    if (end <= at)
+        return 0;
+    return end - at < len ? (size_t)(end - at) : len;
+}
+
 static enum err fault_write(struct vfs_file *file, uint64_t at, const struct iovec *parts, int n,
                             struct fault *why)
 {
@@ -236,7 +246,7 @@ static enum err fault_write(struct vfs_file *file, uint64_t at, const struct iov
     struct iovec part = parts[0];
     bool failed = fails(f);
     if (failed)
-        part.iov_len = (size_t)dice_below(&f->dice, part.iov_len + 1);
+        part.iov_len = some_sectors(f, at, part.iov_len);
     enum err err = OK;
     if (part.iov_len) {
         remember(file, at, at + part.iov_len, true);

@@ -1,0 +1,215 @@
+#include "store/test_house.h"
+
+#include "base/crc32.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+static struct arrival news[ARRIVALS_MAX];
+
+/* Each queue is named once, with its new end, the number of new messages and the last one's tag. */
+static void tells_which_queues_have_grown(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    assert_int_equal(store_dispatch_turn(h.store, news), 0);
+    house_must_send(&h, 0, 1);
+    assert_int_equal(store_dispatch_turn(h.store, news), 1);
+    char topic[16];
+    assert_bytes_equal(news[0].topic, message_topic(0, topic));
+    assert_int_equal(news[0].queue_id, message_queue(0));
+    assert_ptr_equal(news[0].queue, store_queue(h.store, news[0].topic, news[0].queue_id));
+    assert_int_equal(news[0].max, 1);
+    assert_int_equal(news[0].count, 1);
+    assert_int_equal(news[0].tags_code, tags_code(BYTES("tag0")));
+    assert_int_equal(store_dispatch_turn(h.store, news), 0);
+
+    house_must_send(&h, 1, 120);
+    size_t n = store_dispatch_turn(h.store, news);
+    assert_int_equal(n, HOUSE_TOPICS * HOUSE_QUEUES);
+    uint32_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        count += news[i].count;
+        assert_int_equal(news[i].max, queue_max(news[i].queue));
+    }
+    assert_int_equal(count, 120);
+    assert_int_equal(store_dispatch_turn(h.store, news), 0);
+    house_clear(&h);
+}
+
+/* The units of one turn and one queue leave in one write (two where a queue file ends). */
+static void writes_once_for_each_queue(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    h.options.queue_file_size = 20000;
+    house_must_open(&h);
+    for (uint64_t n = 0; n < 2400; n += 100)
+        house_must_send(&h, n, 100);
+    unsigned long before = h.fault->writes;
+    assert_int_equal(store_dispatch_turn(h.store, news), HOUSE_TOPICS * HOUSE_QUEUES);
+    assert_int_equal(h.fault->writes, before + HOUSE_TOPICS * HOUSE_QUEUES);
+    assert_int_equal(house_read_all(&h, NULL, 0), 2400);
+    house_clear(&h);
+}
+
+/* More queues than fit into one answer: the caller comes again until nothing is left. */
+static void more_queues_than_one_turn_takes(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    enum { QUEUES = 3 * ARRIVALS_MAX + 7 };
+    for (int32_t i = 0; i < QUEUES; i++) {
+        struct draft d = {
+            .queue = store_queue(h.store, BYTES("Wide"), i), .topic = BYTES("Wide"), .queue_id = i};
+        d.born_host.ip_len = d.store_host.ip_len = 4;
+        struct stored out;
+        uint64_t end;
+        assert_int_equal(store_append(h.store, &d, 1, &out, &end), OK);
+    }
+    size_t total = 0, turns = 0;
+    for (size_t n; (n = store_dispatch_turn(h.store, news)) > 0; turns++)
+        total += n;
+    assert_int_equal(total, QUEUES);
+    assert_int_equal(turns, 4);
+    assert_true(h.store->cache.n <=
+                OPEN_FILES_MAX); /* files that were not used lately are closed */
+    house_must_close(&h);
+    house_must_open(&h);
+    assert_int_equal(h.report.queues, QUEUES);
+    assert_int_equal(h.report.examined_bytes, 0);
+    house_clear(&h);
+}
+
+/* The disk has no room for a queue file, at each operation in turn: the store says so and takes no
+ * messages, which would not be seen. When there is room the same turn goes through, and no unit is
+ * there twice. */
+static void goes_on_where_it_was_when_there_is_room_again(void **state)
+{
+    (void)state;
+    for (unsigned long at = 1;; at++) {
+        struct house h;
+        house_init(&h, at);
+        house_must_open(&h);
+        house_must_send(&h, 0, 400);
+        vfs_fault_plan(h.fault, at, ULONG_MAX, ERR_DISK_FULL);
+        house_dispatch(&h);
+        vfs_fault_plan(h.fault, 0, 0, OK);
+        struct fault why = {0};
+        bool stuck = store_state(h.store, &why) != OK;
+        if (stuck) {
+            assert_int_equal(store_state(h.store, &why), ERR_DISK_FULL);
+            struct stored out;
+            uint64_t end;
+            assert_int_equal(house_send(&h, 400, 1, &out, &end), ERR_DISK_FULL);
+            if (at % 2)
+                house_dispatch(&h);
+            clock_manual_advance(&h.clock, 2000);
+            store_keep_turn(h.store); /* by itself, if nobody calls dispatch */
+            assert_int_equal(store_state(h.store, NULL), OK);
+        }
+        house_must_send(&h, 400, 50);
+        house_dispatch(&h);
+        uint8_t seen[450] = {0};
+        assert_int_equal(house_read_all(&h, seen, 450), 450);
+        house_must_close(&h);
+        house_clear(&h);
+        if (!stuck)
+            break;
+    }
+}
+
+/* A bit of the log changes on disk between append and dispatch, where it cannot be overlooked: the
+ * store stops instead of filling queues with rubbish. */
+static void stops_at_a_log_that_cannot_be_read(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    struct stored out[20];
+    uint64_t end;
+    assert_int_equal(house_send(&h, 0, 20, out, &end), OK);
+    house_flip(&h, "commitlog/00000000000000000000", (uint64_t)out[10].position + 5, 0x10);
+    house_dispatch(&h);
+    struct fault why = {0};
+    assert_int_equal(store_state(h.store, &why), ERR_DAMAGED);
+    assert_non_null(strstr(why.text, "position"));
+    assert_int_equal(house_read_all(&h, NULL, 0), 10);
+    assert_int_equal(house_send(&h, 20, 1, out, &end), ERR_READ_ONLY);
+    house_clear(&h);
+}
+
+/* ---- threads ---- */
+
+#define ROUNDS 2000
+#define CROWD  3
+
+struct rounds {
+    struct house *h;
+    pthread_barrier_t start, end;
+    atomic_uint missed, number;
+};
+
+static void *append_and_dispatch(void *user)
+{
+    struct rounds *r = user;
+    struct arrival *mine = calloc(ARRIVALS_MAX, sizeof *mine);
+    struct message_room room;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct draft d = house_message(r->h, atomic_fetch_add(&r->number, 1), &room);
+        d.body = bytes_of(d.body.at, 8);
+        d.body_crc = crc32_positive(d.body);
+        struct stored out;
+        uint64_t end;
+        (void)pthread_barrier_wait(&r->start);
+        invariant(store_append(r->h->store, &d, 1, &out, &end) == OK);
+        while (store_dispatch_turn(r->h->store, mine) > 0)
+            ;
+        (void)pthread_barrier_wait(&r->end);
+        if (position_get(&r->h->store->positions.dispatched) != store_confirmed(r->h->store))
+            atomic_fetch_add(&r->missed, 1);
+    }
+    free(mine);
+    return NULL;
+}
+
+/* All append and dispatch at the same moment, some thousand times: when everybody was told that
+ * there is nothing more to do, nothing is left. */
+static void nothing_is_left_when_everybody_has_returned(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    struct rounds r = {.h = &h};
+    pthread_t threads[CROWD];
+    assert_int_equal(pthread_barrier_init(&r.start, NULL, CROWD), 0);
+    assert_int_equal(pthread_barrier_init(&r.end, NULL, CROWD), 0);
+    for (size_t i = 0; i < CROWD; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, append_and_dispatch, &r), 0);
+    for (size_t i = 0; i < CROWD; i++)
+        (void)pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&r.missed), 0);
+    (void)pthread_barrier_destroy(&r.start);
+    (void)pthread_barrier_destroy(&r.end);
+    house_clear(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_which_queues_have_grown),
+        cmocka_unit_test(writes_once_for_each_queue),
+        cmocka_unit_test(more_queues_than_one_turn_takes),
+        cmocka_unit_test(goes_on_where_it_was_when_there_is_room_again),
+        cmocka_unit_test(stops_at_a_log_that_cannot_be_read),
+        cmocka_unit_test(nothing_is_left_when_everybody_has_returned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
