@@ -14,7 +14,7 @@ import sys
 
 CASE = re.compile(r"(not )?ok\b\s*(\d+)?\s*(?:- )?([^#]*?)\s*(?:#\s*(?:skip\S*\s*(.*)|.*))?$", re.IGNORECASE)
 PLAN = re.compile(r"1\.\.(\d+)\s*(?:#\s*skip\S*\s*(.*))?", re.IGNORECASE)
-SHOWN_LINES = 200
+HEAD_LINES, TAIL_LINES = 80, 40
 
 
 class Program:
@@ -74,10 +74,12 @@ class Program:
         return "the program ended with code %s (%s)" % (self.code, self.result)
 
 
-def tail(text):
+def shown(text):
+    """Indented; of much, the beginning (a sanitizer says the worst first) and the end."""
     lines = text.rstrip().splitlines()
-    if len(lines) > SHOWN_LINES:
-        lines = ["… %d lines left out, all are in the log …" % (len(lines) - SHOWN_LINES)] + lines[-SHOWN_LINES:]
+    if len(lines) > HEAD_LINES + TAIL_LINES:
+        left_out = "… %d lines left out; meson-logs/testlog.txt has all …" % (len(lines) - HEAD_LINES - TAIL_LINES)
+        lines = lines[:HEAD_LINES] + [left_out] + lines[-TAIL_LINES:]
     return "\n".join("    " + line for line in lines)
 
 
@@ -108,9 +110,9 @@ def main():
             print("\nFailed: %s" % program.name)
             for title in program.failed:
                 print("  %s" % title)
-            print(tail(program.out))
+            print(shown(program.out))
             if program.err.strip():
-                print("  its standard error:\n" + tail(program.err))
+                print("  its standard error:\n" + shown(program.err))
 
     if not programs:
         failed += 1
