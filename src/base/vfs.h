@@ -33,6 +33,12 @@ struct vfs {
     const struct vfs_calls *calls;
 };
 
+/* Of the disk that a folder is on, in bytes. What is free is not all available: some is kept for
+ * the system. */
+struct vfs_space {
+    uint64_t total, free, available;
+};
+
 struct vfs_calls {
     enum err (*open)(struct vfs *v, const char *path, enum vfs_mode mode, struct vfs_file **out,
                      struct fault *why);
@@ -45,8 +51,8 @@ struct vfs_calls {
     /* All n bytes; ERR_RANGE if the file ends before. */
     enum err (*read)(struct vfs_file *f, uint64_t at, void *into, size_t n, struct fault *why);
     enum err (*sync)(struct vfs_file *f, struct fault *why); /* fdatasync */
-    /* The first `size` bytes, read only, shared with writers; ERR_RANGE if the file is shorter. When
-     * it is made shorter while it is mapped, the part that was cut off must not be touched. */
+    /* The first `size` bytes, read only, shared with writers; ERR_RANGE if the file is shorter.
+     * When it is made shorter while it is mapped, the part that was cut off must not be touched. */
     enum err (*map)(struct vfs_file *f, uint64_t size, const uint8_t **out, struct fault *why);
     void (*unmap)(struct vfs_file *f, const uint8_t *at, uint64_t size);
     /* Exclusive lock on byte 0, against other processes; ERR_IN_USE with the holder's pid in the
@@ -63,6 +69,7 @@ struct vfs_calls {
     enum err (*list)(struct vfs *v, const char *path,
                      void (*each)(void *user, const char *name, bool is_dir), void *user,
                      struct fault *why);
+    enum err (*space)(struct vfs *v, struct vfs_space *out, struct fault *why);
     void (*dispose)(struct vfs *v);
 };
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define PARTS_AT_ONCE 64
@@ -325,6 +326,17 @@ static enum err posix_list(struct vfs *v, const char *path,
     return err;
 }
 
+static enum err posix_space(struct vfs *v, struct vfs_space *out, struct fault *why)
+{
+    struct posix *p = posix_of(v);
+    struct statvfs s;
+    if (AGAIN(fstatvfs(p->dir, &s)) < 0)
+        return fault_os(why, "asking for the space on the disk of %s", p->folder);
+    uint64_t unit = s.f_frsize;
+    *out = (struct vfs_space){s.f_blocks * unit, s.f_bfree * unit, s.f_bavail * unit};
+    return OK;
+}
+
 static const struct vfs_calls posix_calls = {
     .open = posix_open,
     .close = posix_close,
@@ -341,5 +353,6 @@ static const struct vfs_calls posix_calls = {
     .remove = posix_remove,
     .sync_dir = posix_sync_dir,
     .list = posix_list,
+    .space = posix_space,
     .dispose = posix_dispose,
 };

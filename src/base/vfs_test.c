@@ -411,6 +411,17 @@ static enum err f_sync_dir(struct vfs *w, const char *path, struct fault *why)
     return step("sync_dir") ? ERR_IO : v->calls->sync_dir(v, path, why);
 }
 
+/* What is free is at most what there is, and what we may have of it at most what is free. */
+static void tells_the_space_on_the_disk(void **state)
+{
+    (void)state;
+    struct vfs_space space;
+    assert_int_equal(v->calls->space(v, &space, NULL), OK);
+    assert_true(space.total > 0);
+    assert_true(space.free <= space.total);
+    assert_true(space.available <= space.free);
+}
+
 /* Operation 1 fails, then 2, and so on until nothing fails. Each time the file is the whole old or
  * the whole new one; and content is on the disk before a name points to it. */
 static void replacing_leaves_old_or_new_whatever_fails(void **state)
@@ -460,6 +471,7 @@ int main(void)
         CASE(a_second_process_is_told_the_pid_of_the_first),
         CASE(makes_folders_with_parents),
         CASE(lists_renames_and_removes),
+        CASE(tells_the_space_on_the_disk),
         CASE(reads_whole_files_up_to_a_size),
         CASE(replacing_keeps_the_old_one_aside),
         CASE(replacing_leaves_old_or_new_whatever_fails),

@@ -14,7 +14,10 @@ enum err address_of_host(const char *host, uint16_t port, struct addr *out, stru
     if (failed)
         return fault_set(why, ERR_INVALID, "\"%.200s\" is not an address of a machine: %s", host,
                          gai_strerror(failed));
-    *out = addr_from_sockaddr(found->ai_addr);
+    const struct addrinfo *chosen = found;
+    while (chosen && chosen->ai_family != AF_INET)
+        chosen = chosen->ai_next;
+    *out = addr_from_sockaddr(chosen ? chosen->ai_addr : found->ai_addr);
     out->port = port;
     freeaddrinfo(found);
     return OK;
@@ -96,8 +99,15 @@ static bool first_interface(struct addr *out)
 enum err address_to_advertise(const char *ip, const struct addr *bound, struct addr *out,
                               struct fault *why)
 {
-    if (ip[0])
-        return address_of_host(ip, bound->port, out, why);
+    if (ip[0]) {
+        struct addr told;
+        enum err err = address_of_host(ip, bound->port, &told, why);
+        if (!err && is_wildcard(&told))
+            err = fault_set(why, ERR_INVALID, "clients cannot connect to a wildcard");
+        if (!err)
+            *out = told;
+        return err;
+    }
     *out = *bound;
     if (is_wildcard(bound) && !first_interface(out))
         *out = address_to_reach(bound);

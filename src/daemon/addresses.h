@@ -7,6 +7,8 @@
 
 #define ADDRESSES_MAX 16
 
+/* A name that has several addresses gets its first IPv4 one: "localhost" is often ::1 as well,
+ * where a name server on 127.0.0.1 does not answer, and Java prefers IPv4 too. */
 must_check enum err address_of_host(const char *host, uint16_t port, struct addr *out,
                                     struct fault *why);
 
@@ -15,8 +17,8 @@ must_check enum err address_of_host(const char *host, uint16_t port, struct addr
 must_check enum err addresses_of_list(const char *text, struct addr *list, size_t *n,
                                       struct fault *why);
 
-/* What clients are told: `ip` when given, else the bound address, else (bound to a wildcard) this
- * machine's first address that is not loopback. */
+/* What clients are told: `ip` when given (which is no wildcard), else the bound address, else
+ * (bound to a wildcard) this machine's first address that is not loopback. */
 must_check enum err address_to_advertise(const char *ip, const struct addr *bound, struct addr *out,
                                          struct fault *why);
 

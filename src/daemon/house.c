@@ -1,66 +1,11 @@
-#include "daemon/house.h"
+/* house.c - building the house from the ground up, and taking it down again. */
 #include "base/dice.h"
-#include "base/room.h"
-#include "daemon/addresses.h"
-#include "daemon/ready.h"
-#include "daemon/register.h"
-#include "door/remoting/door.h"
+#include "daemon/house_int.h"
+#include "daemon/limits.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define LOOPS_MAX         64
-#define STOP_DEADLINE_MS  3000 /* for clients that do not take their last answers */
-#define READY_DEADLINE_MS 1000 /* for our own name server to know our own broker */
-#define HOLD_TURN_MS      100
-#define EXPIRY_TURN_MS    5000
-#define KEEP_TURN_MS      100
-
-struct house;
-
-/* One io thread. */
-struct floor {
-    struct house *house;
-    struct loop *loop;
-    pthread_t thread;
-    struct post drain, drained;
-};
-
-struct house {
-    struct house_options options;
-    struct log log;
-    struct clock *clock;
-    struct io_limits limits;
-
-    struct loop *main_loop;
-    struct floor floors[LOOPS_MAX];
-    struct loop *loops[LOOPS_MAX];
-    size_t n_loops;
-
-    struct vfs *vfs, *names_vfs;
-    struct vfs_file *names_lock;
-    struct names *names;
-    struct store *store;
-    struct broker *broker;
-    struct door *door;
-    struct listener *names_listener, *broker_listener;
-    struct registrar *registrar;
-    struct broker_out out;
-    char broker_name[256];
-    struct addr advertised;
-
-    struct timer *hold_timer, *expiry_timer, *ready_timer, *stop_timer;
-    bool ready, stopping;
-    size_t draining;
-
-    struct room stairs; /* where flush and keeper threads hear that it is time to stop */
-    bool closing;
-    bool save_now; /* topics have changed: the keeper does not wait for its hour */
-    pthread_t flush_thread, keeper_thread;
-};
 
 /* ---- opening: from the ground up ---- */
 
@@ -155,6 +100,11 @@ static void topics_changed(void *user)
 static enum err open_broker(struct house *h, struct fault *why)
 {
     const struct settings *s = h->options.settings;
+    if (h->options.descriptors < DESCRIPTORS_LEAST)
+        return fault_set(why, ERR_INVALID,
+                         "a broker needs %d descriptors, and the limit of open files is %llu "
+                         "(ulimit -n, LimitNOFILE)",
+                         DESCRIPTORS_LEAST, (unsigned long long)h->options.descriptors);
     if (s->broker_role == ROLE_SLAVE)
         return fault_set(why, ERR_UNSUPPORTED,
                          "brokerRole=SLAVE: replication is not offered yet; use ASYNC_MASTER");
@@ -198,12 +148,13 @@ static enum err bind_port(struct house *h, int64_t port, const char *key, struct
     struct addr addr;
     enum err err = address_of_host(h->options.settings->bind_address, (uint16_t)port, &addr, why);
     if (err)
-        return fault_add(why, err, "bindAddress=%s", h->options.settings->bind_address);
+        return fault_add(why, err, "bindAddress=%s",
+                         LOG_QUOTE(bytes_str(h->options.settings->bind_address)));
     err = listener_open(h->loops, h->n_loops, &addr, &h->limits, out, why);
     if (err)
-        return fault_add(why, err,
-                         "%s=%lld (another daemon may be running; %s=0 takes any free port)", key,
-                         (long long)port, key);
+        return fault_add(
+            why, err, "%s=%lld%s", key, (long long)port,
+            err == ERR_IN_USE ? " (another daemon may be running; 0 takes any free one)" : "");
     return OK;
 }
 
@@ -215,15 +166,31 @@ static enum err bind_ports(struct house *h, struct fault *why)
     enum err err = OK;
     if (h->options.names)
         err = bind_port(h, s->names_port, "namesrvListenPort", &h->names_listener, why);
+    if (!err && h->options.names)
+        h->names_addr = *listener_addr(h->names_listener);
     if (!err && h->options.broker)
         err = bind_port(h, s->listen_port, "listenPort", &h->broker_listener, why);
-    if (!err && h->options.broker) {
-        err = address_to_advertise(s->broker_ip1, listener_addr(h->broker_listener), &h->advertised,
-                                   why);
-        if (err)
-            return fault_add(why, err, "brokerIP1=%s", s->broker_ip1);
-    }
-    return err;
+    if (err || !h->options.broker)
+        return err;
+    h->broker_addr = *listener_addr(h->broker_listener);
+    err = address_to_advertise(s->broker_ip1, &h->broker_addr, &h->advertised, why);
+    return err ? fault_add(why, err, "brokerIP1=%s", LOG_QUOTE(bytes_str(s->broker_ip1))) : OK;
+}
+
+/* Whom to register with. Asked for before the store is opened: a name that is wrong should not be
+ * told after a long recovery. */
+static enum err find_name_servers(struct house *h, struct fault *why)
+{
+    const char *list = h->options.settings->names_addr;
+    if (h->options.names)
+        h->name_servers[h->n_name_servers++] = address_to_reach(&h->names_addr);
+    enum err err = addresses_of_list(list, h->name_servers, &h->n_name_servers, why);
+    if (err)
+        return fault_add(why, err, "namesrvAddr=%s", LOG_QUOTE(bytes_str(list)));
+    if (h->n_name_servers == 0)
+        log_event(&h->log, LOG_WARN,
+                  "no name server known advice=\"set namesrvAddr, or add names to --roles\"");
+    return OK;
 }
 
 static enum err open_door(struct house *h, struct fault *why)
@@ -244,6 +211,18 @@ static enum err open_door(struct house *h, struct fault *why)
     return err ? fault_set(why, err, "opening the door: %s", err_text(err)) : OK;
 }
 
+/* Descriptors that connections have taken would be missing when a log file is to be made. */
+static void limit_connections(struct house *h)
+{
+    unsigned wanted = (unsigned)h->options.settings->max_connections;
+    h->limits.max_conns = connections_allowed(h->options.descriptors, wanted);
+    if (h->limits.max_conns < wanted)
+        log_event(&h->log, LOG_WARN,
+                  "fewer connections than maxConnections max=%u allowed=%u descriptors=%llu "
+                  "advice=\"raise the limit of open files (ulimit -n, LimitNOFILE)\"",
+                  wanted, h->limits.max_conns, (unsigned long long)h->options.descriptors);
+}
+
 static void house_init(struct house *h, const struct house_options *options)
 {
     const struct settings *s = options->settings;
@@ -252,12 +231,12 @@ static void house_init(struct house *h, const struct house_options *options)
     h->log =
         (struct log){.fd = STDERR_FILENO, .least = (enum log_level)s->log_level, .clock = h->clock};
     h->limits.idle_ms = (uint64_t)s->idle_seconds * 1000;
-    h->limits.max_conns = (unsigned)s->max_connections;
     h->limits.out_high = (size_t)s->out_high_bytes;
     h->limits.out_max = (size_t)s->out_max_bytes;
+    limit_connections(h);
     room_init(&h->stairs, "stairs", ROOM_LEAF);
     if (s->broker_name[0])
-        (void)snprintf(h->broker_name, sizeof h->broker_name, "%.200s", s->broker_name);
+        (void)snprintf(h->broker_name, sizeof h->broker_name, "%.255s", s->broker_name);
     else if (gethostname(h->broker_name, sizeof h->broker_name - 1) != 0 || !h->broker_name[0])
         (void)snprintf(h->broker_name, sizeof h->broker_name, "broker-a");
 }
@@ -271,6 +250,8 @@ enum err house_open(const struct house_options *options, struct house **out, str
     enum err err = open_loops(h, why);
     if (!err)
         err = bind_ports(h, why);
+    if (!err && options->broker)
+        err = find_name_servers(h, why);
     if (!err)
         err = vfs_posix_open(options->settings->data, &h->vfs, why);
     if (!err && options->names)
@@ -285,285 +266,6 @@ enum err house_open(const struct house_options *options, struct house **out, str
         return err;
     }
     *out = h;
-    return OK;
-}
-
-/* ---- running ---- */
-
-static void *io_thread(void *arg)
-{
-    struct floor *f = arg;
-    loop_run(f->loop);
-    return NULL;
-}
-
-static bool closing(struct house *h)
-{
-    room_enter(&h->stairs);
-    bool closing = h->closing;
-    room_leave(&h->stairs);
-    return closing;
-}
-
-static void *flush_thread(void *arg)
-{
-    struct house *h = arg;
-    while (!closing(h)) {
-        int pause_ms = store_flush_turn(h->store);
-        broker_dispatch_turn(h->broker); /* what the flush has confirmed */
-        store_flush_wait(h->store, pause_ms);
-    }
-    return NULL;
-}
-
-static void save_tables(struct house *h, struct log_limit *trouble)
-{
-    struct fault why = {0};
-    if (broker_save_turn(h->broker, &why))
-        log_limited(&h->log, trouble, LOG_ERROR,
-                    "tables not saved reason=%s action=\"trying again\"",
-                    LOG_QUOTE(bytes_str(why.text)));
-}
-
-/* Sleeps a little, or until there is something to save or the house closes. True: save at once. */
-static bool keeper_pause(struct house *h)
-{
-    room_enter(&h->stairs);
-    if (!h->closing && !h->save_now)
-        room_wait(&h->stairs, KEEP_TURN_MS);
-    bool save_now = h->save_now;
-    h->save_now = false;
-    room_leave(&h->stairs);
-    return save_now;
-}
-
-static void *keeper_thread(void *arg)
-{
-    struct house *h = arg;
-    const uint64_t every_ns = (uint64_t)h->options.settings->save_offsets_ms * 1000000u;
-    uint64_t next_save = clock_ns(h->clock) + every_ns;
-    struct log_limit trouble = {0};
-    while (!closing(h)) {
-        store_keep_turn(h->store);
-        if (keeper_pause(h) || clock_ns(h->clock) >= next_save) {
-            save_tables(h, &trouble);
-            next_save = clock_ns(h->clock) + every_ns;
-        }
-    }
-    return NULL;
-}
-
-static void say_ready(struct house *h)
-{
-    if (h->ready)
-        return;
-    h->ready = true;
-    timer_stop(h->ready_timer);
-    char names[ADDR_TEXT_MAX] = "", broker[ADDR_TEXT_MAX] = "";
-    if (h->names_listener)
-        addr_format(listener_addr(h->names_listener), names);
-    if (h->broker_listener)
-        addr_format(listener_addr(h->broker_listener), broker);
-    ready_tell(names, broker, clock_ns(h->clock) - h->options.started_ns, h->options.ready_fd);
-}
-
-static void ready_late(void *user)
-{
-    say_ready(user);
-}
-
-static void registered(void *user, size_t server)
-{
-    struct house *h = user;
-    if (server == 0 && h->names_listener) /* the one in this process comes first in the list */
-        say_ready(h);
-}
-
-static void hold_turn(void *user)
-{
-    struct house *h = user;
-    if (h->broker)
-        broker_hold_turn(h->broker);
-}
-
-static void expiry_turn(void *user)
-{
-    struct house *h = user;
-    if (h->broker)
-        broker_client_turn(h->broker);
-    if (!h->names)
-        return;
-    struct arena arena;
-    arena_init(&arena, 1u << 20);
-    struct bytes *addrs;
-    size_t n = names_expire_turn(h->names, &arena, &addrs);
-    for (size_t i = 0; i < n; i++)
-        log_event(&h->log, LOG_WARN, "broker expired addr=%s reason=\"no sign of life\"",
-                  LOG_QUOTE(addrs[i]));
-    arena_clear(&arena);
-}
-
-static void stop_now(void *user)
-{
-    loop_stop(((struct house *)user)->main_loop);
-}
-
-static void floor_drained(struct post *post)
-{
-    struct house *h = list_entry(post, struct floor, drained)->house;
-    if (--h->draining == 0)
-        loop_stop(h->main_loop);
-}
-
-static void drained(void *user)
-{
-    struct floor *f = user;
-    f->drained.run = floor_drained;
-    loop_post(f->house->main_loop, &f->drained);
-}
-
-static void drain_floor(struct post *post)
-{
-    struct floor *f = list_entry(post, struct floor, drain);
-    struct house *h = f->house;
-    if (f == &h->floors[0]) { /* listeners live on the first loop */
-        if (h->names_listener)
-            listener_close(h->names_listener);
-        if (h->broker_listener)
-            listener_close(h->broker_listener);
-        h->names_listener = h->broker_listener = NULL;
-    }
-    loop_drain(f->loop, drained, f);
-}
-
-/* Main loop. Stops accepting, lets what was accepted finish; a second signal ends the process at
- * once. */
-static void signalled(void *user, int signum)
-{
-    struct house *h = user;
-    if (h->stopping) {
-        log_event(&h->log, LOG_WARN, "second signal, ending at once signal=%d", signum);
-        _exit(128 + signum);
-    }
-    h->stopping = true;
-    log_event(&h->log, LOG_INFO, "stopping signal=%d", signum);
-    ready_tell_stopping();
-    if (h->registrar)
-        registrar_leave(h->registrar);
-    timer_start(h->stop_timer, STOP_DEADLINE_MS, 0);
-    h->draining = h->n_loops;
-    for (size_t i = 0; i < h->n_loops; i++) {
-        h->floors[i].drain.run = drain_floor;
-        loop_post(h->loops[i], &h->floors[i].drain);
-    }
-}
-
-static enum err open_timers(struct house *h)
-{
-    enum err err = timer_open(h->main_loop, hold_turn, h, &h->hold_timer);
-    if (!err)
-        err = timer_open(h->main_loop, expiry_turn, h, &h->expiry_timer);
-    if (!err)
-        err = timer_open(h->main_loop, ready_late, h, &h->ready_timer);
-    if (!err)
-        err = timer_open(h->main_loop, stop_now, h, &h->stop_timer);
-    if (!err)
-        err = loop_on_signal(h->main_loop, SIGTERM, signalled, h);
-    if (!err)
-        err = loop_on_signal(h->main_loop, SIGINT, signalled, h);
-    if (err)
-        return err;
-    if (h->broker)
-        timer_start(h->hold_timer, HOLD_TURN_MS, HOLD_TURN_MS);
-    timer_start(h->expiry_timer, EXPIRY_TURN_MS, EXPIRY_TURN_MS);
-    return OK;
-}
-
-static enum err open_registrar(struct house *h, struct fault *why)
-{
-    const struct settings *s = h->options.settings;
-    struct addr servers[ADDRESSES_MAX];
-    size_t n = 0;
-    if (h->names_listener)
-        servers[n++] = address_to_reach(listener_addr(h->names_listener));
-    enum err err = addresses_of_list(s->names_addr, servers, &n, why);
-    if (err)
-        return fault_add(why, err, "namesrvAddr=%s", s->names_addr);
-    if (n == 0)
-        log_event(&h->log, LOG_WARN,
-                  "no name server known advice=\"set namesrvAddr, or add names to --roles\"");
-    struct registrar_options options = {
-        .loop = h->main_loop,
-        .broker = h->broker,
-        .log = &h->log,
-        .limits = &h->limits,
-        .cluster = s->cluster,
-        .name = h->broker_name,
-        .advertised = h->advertised,
-        .broker_id = s->broker_id,
-        .period_ms = (uint64_t)s->register_period_ms,
-        .servers = servers,
-        .n_servers = n,
-        .registered = registered,
-        .user = h,
-    };
-    err = registrar_open(&options, &h->registrar);
-    return err ? fault_set(why, err, "registering: %s", err_text(err)) : OK;
-}
-
-static void start_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
-{
-    invariant(pthread_create(thread, NULL, fn, arg) == 0);
-}
-
-static enum err start_listening(struct house *h, struct fault *why)
-{
-    enum err err = OK;
-    if (h->names_listener)
-        err = listener_start(h->names_listener, &door_ops, door_context(h->door, SIDE_NAMES), why);
-    if (!err && h->broker_listener)
-        err =
-            listener_start(h->broker_listener, &door_ops, door_context(h->door, SIDE_BROKER), why);
-    return err;
-}
-
-static void stop_threads(struct house *h)
-{
-    for (size_t i = 0; i < h->n_loops; i++)
-        loop_stop(h->loops[i]);
-    for (size_t i = 0; i < h->n_loops; i++)
-        (void)pthread_join(h->floors[i].thread, NULL);
-    room_enter(&h->stairs);
-    h->closing = true;
-    room_tell(&h->stairs);
-    room_leave(&h->stairs);
-    if (h->broker) {
-        store_flush_wake(h->store);
-        (void)pthread_join(h->flush_thread, NULL);
-        (void)pthread_join(h->keeper_thread, NULL);
-    }
-}
-
-enum err house_run(struct house *h, struct fault *why)
-{
-    enum err err = open_timers(h);
-    if (err)
-        return fault_set(why, err, "starting timers: %s", err_text(err));
-    err = start_listening(h, why);
-    if (!err && h->broker)
-        err = open_registrar(h, why);
-    if (err)
-        return err;
-
-    for (size_t i = 0; i < h->n_loops; i++)
-        start_thread(&h->floors[i].thread, io_thread, &h->floors[i]);
-    if (h->broker) {
-        start_thread(&h->flush_thread, flush_thread, h);
-        start_thread(&h->keeper_thread, keeper_thread, h);
-    }
-    timer_start(h->ready_timer, h->broker && h->names ? READY_DEADLINE_MS : 0, 0);
-    loop_run(h->main_loop);
-    stop_threads(h);
     return OK;
 }
 

@@ -5,9 +5,10 @@
  * the house's main thread: it reads the signals and runs the services' timers; everything else runs
  * in threads that the house starts and joins.
  *
- *     main     signals, expiry of brokers, clients and waiting pulls, registration with name
- * servers io × n   one loop each: decode, verb, encode flush    store_flush_turn, then the
- * dispatcher when the flush confirmed something keeper   store_keep_turn, saving of tables
+ *     main     signals; expiry of brokers, clients and waiting pulls; registration
+ *     io       one loop each: decode, verb, encode
+ *     flush    store_flush_turn, then the dispatcher for what the flush has confirmed
+ *     keeper   store_keep_turn, saving of tables
  */
 #ifndef DAEMON_HOUSE_H
 #define DAEMON_HOUSE_H
@@ -20,8 +21,9 @@ struct house;
 struct house_options {
     const struct settings *settings; /* lives as long as the house */
     bool names, broker;
-    int ready_fd;        /* told about readiness as well; -1: none */
-    uint64_t started_ns; /* when the process began, for the ready line */
+    int ready_fd;         /* told about readiness as well; -1: none */
+    uint64_t started_ns;  /* when the process began, for the ready line */
+    uint64_t descriptors; /* how many files and connections the process may have open */
 };
 
 must_check enum err house_open(const struct house_options *options, struct house **out,

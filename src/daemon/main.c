@@ -1,6 +1,8 @@
 /* main.c - oncemqd: reads the command line, builds the house, runs it. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "daemon/house.h"
+#include "daemon/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,8 +73,9 @@ struct invocation {
 static void tell_unknown(void *user, const char *where, const char *key, const char *nearest)
 {
     (void)user;
-    (void)fprintf(stderr, "oncemqd: %s: unknown key %s is ignored%s%s%s\n", where, key,
-                  nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    (void)fprintf(stderr, "oncemqd: %s: unknown key %s is ignored%s%s%s\n", where,
+                  LOG_QUOTE(bytes_str(key)), nearest ? "; did you mean " : "",
+                  nearest ? nearest : "", nearest ? "?" : "");
 }
 
 static enum err read_config(struct invocation *v, const char *path, struct fault *why)
@@ -82,7 +85,7 @@ static enum err read_config(struct invocation *v, const char *path, struct fault
         return fault_os(why, "opening %s", path);
     struct buf text = buf_upto(CONF_FILE_MAX);
     enum err err = OK;
-    for (;;) {
+    while (!text.err) { /* a device may have no end */
         uint8_t part[4096];
         ssize_t n = read(fd, part, sizeof part);
         if (n < 0 && errno == EINTR)
@@ -125,7 +128,7 @@ static enum err set_pair(struct invocation *v, const char *pair, struct fault *w
 static enum err set_roles(struct invocation *v, const char *list, struct fault *why)
 {
     v->house.names = v->house.broker = false;
-    for (const char *at = list; *at;) {
+    for (const char *at = list;;) {
         size_t len = strcspn(at, ",");
         struct bytes role = bytes_of(at, len);
         if (bytes_equal(role, BYTES("names")))
@@ -135,11 +138,10 @@ static enum err set_roles(struct invocation *v, const char *list, struct fault *
         else
             return fault_set(why, ERR_INVALID, "--roles %s: expected names, broker or names,broker",
                              list);
-        at += len + (at[len] == ',');
+        if (!at[len])
+            return OK;
+        at += len + 1;
     }
-    if (!v->house.names && !v->house.broker)
-        return fault_set(why, ERR_INVALID, "--roles: expected names, broker or names,broker");
-    return OK;
 }
 
 static enum err set_ready_fd(struct invocation *v, const char *text, struct fault *why)
@@ -148,6 +150,15 @@ static enum err set_ready_fd(struct invocation *v, const char *text, struct faul
     if (!bytes_to_i32(bytes_str(text), &fd) || fd < 0 || fcntl(fd, F_GETFD) < 0)
         return fault_set(why, ERR_INVALID, "--ready-fd %s: not an open file descriptor", text);
     v->house.ready_fd = fd;
+    return OK;
+}
+
+static enum err set_print(struct invocation *v, const char *form, struct fault *why)
+{
+    v->print = true;
+    v->print_markdown = form && strcmp(form, "md") == 0;
+    if (form && !v->print_markdown)
+        return fault_set(why, ERR_INVALID, "--print-config=%s: expected md, or nothing", form);
     return OK;
 }
 
@@ -169,9 +180,7 @@ static enum err apply(struct invocation *v, int code, const char *value, struct 
     case OPT_READY_FD:
         return set_ready_fd(v, value, why);
     case OPT_PRINT:
-        v->print = true;
-        v->print_markdown = value && strcmp(value, "md") == 0;
-        return OK;
+        return set_print(v, value, why);
     case OPT_VERSION:
         (void)puts("oncemqd " ONCEMQ_VERSION);
         exit(EXIT_SUCCESS);
@@ -198,7 +207,7 @@ static enum err read_command_line(struct invocation *v, int argc, char **argv, s
     if (!err && optind < argc)
         err = fault_set(why, ERR_INVALID, "unexpected argument %s; --help shows what there is",
                         argv[optind]);
-    return err;
+    return err ? err : settings_check(&v->settings, why);
 }
 
 static int print_settings(const struct invocation *v)
@@ -220,8 +229,21 @@ static int complain(const struct fault *why, enum err err, int code)
     return code;
 }
 
+/* Whoever started us may have closed standard input, output or error. What is opened next would
+ * take their numbers, and be written to by every line of the log. */
+static bool standard_files_open(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!standard_files_open())
+        return EXIT_FAILURE; /* and there is nowhere to say why */
     static struct invocation v = {.house = {.names = true, .broker = true, .ready_fd = -1}};
     v.house.started_ns = clock_ns(clock_system());
     v.house.settings = &v.settings;
@@ -233,6 +255,7 @@ int main(int argc, char **argv)
         return print_settings(&v);
 
     (void)signal(SIGPIPE, SIG_IGN);
+    v.house.descriptors = descriptors_raise((uint64_t)v.settings.max_connections);
     struct house *house;
     err = house_open(&v.house, &house, &why);
     if (err)

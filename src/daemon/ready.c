@@ -38,8 +38,9 @@ void ready_tell(const char *names, const char *broker, uint64_t took_ns, int fd)
     if (fd >= 0) {
         ssize_t written = write(fd, line, (size_t)len);
         (void)written; /* whoever asked for it may be gone */
-        (void)close(fd);
     }
+    if (fd > STDERR_FILENO) /* a connection that took the log's place would be sent the log */
+        (void)close(fd);
     notify("READY=1");
 }
 

@@ -5,7 +5,8 @@
 
 #include <stdint.h>
 
-/* Empty texts for roles that do not run; `fd` is closed afterwards; -1: none. */
+/* Empty texts for roles that do not run; `fd` is closed afterwards, unless it is one of the
+ * standard ones; -1: none. */
 void ready_tell(const char *names, const char *broker, uint64_t took_ns, int fd);
 void ready_tell_stopping(void);
 

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 
 #define HEAD_ROOM 8192
-#define BODY_MAX  (FRAME_MAX - HEAD_ROOM)
+#define FIRST_LOOK_MS                                                                              \
+    3000 /* so long a name server may be out of reach before it is worth a line                    \
+          */
+#define BODY_MAX (FRAME_MAX - HEAD_ROOM)
 
 /* One name server. */
 struct server {
@@ -16,8 +19,8 @@ struct server {
     struct dial *dial;
     struct conn *conn; /* NULL while not connected */
     struct addr addr;
-    bool told_once;
-    struct log_limit trouble;
+    bool registered; /* by the present connection */
+    struct log_limit lost, refused;
 };
 
 struct registrar {
@@ -27,6 +30,7 @@ struct registrar {
     struct post changed;
     atomic_bool changed_posted;
     bool leaving;
+    struct log_limit trouble;
     size_t n;
     struct server servers[];
 };
@@ -88,9 +92,9 @@ static void tell(struct registrar *r, struct server *only)
     struct buf body = buf_upto(BODY_MAX);
     enum err err = registration_body(r, &body);
     if (err)
-        log_event(r->options.log, LOG_ERROR,
-                  "cannot register reason=\"%s\" advice=\"fewer topics on one broker\"",
-                  err_text(err));
+        log_limited(r->options.log, &r->trouble, LOG_ERROR,
+                    "cannot register reason=\"%s\" advice=\"fewer topics on one broker\"",
+                    err_text(err));
     for (size_t i = 0; !err && i < r->n; i++) {
         struct server *s = &r->servers[i];
         if (s->conn && (!only || only == s))
@@ -114,10 +118,11 @@ static void server_lost(void *user, struct conn *conn, const char *reason)
     struct server *s = user;
     struct registrar *r = s->registrar;
     s->conn = NULL;
+    s->registered = false;
     char addr[ADDR_TEXT_MAX];
     addr_format(&s->addr, addr);
     if (!r->leaving)
-        log_limited(r->options.log, &s->trouble, LOG_WARN,
+        log_limited(r->options.log, &s->lost, LOG_WARN,
                     "name server lost addr=%s reason=\"%s\" action=reconnecting", addr, reason);
 }
 
@@ -127,16 +132,16 @@ static void answered(struct server *s, const struct head *head)
     char addr[ADDR_TEXT_MAX];
     addr_format(&s->addr, addr);
     if (head->code != RES_SUCCESS) {
-        log_limited(r->options.log, &s->trouble, LOG_WARN,
+        log_limited(r->options.log, &s->refused, LOG_WARN,
                     "name server refuses addr=%s code=%d remark=%s", addr, head->code,
                     LOG_QUOTE(head->remark));
         return;
     }
-    if (s->told_once)
+    if (s->registered)
         return;
-    s->told_once = true;
+    s->registered = true;
     log_event(r->options.log, LOG_INFO, "registered name_server=%s broker=%s", addr,
-              r->options.name);
+              LOG_QUOTE(bytes_str(r->options.name)));
     if (r->options.registered)
         r->options.registered(r->options.user, (size_t)(s - r->servers));
 }
@@ -153,8 +158,10 @@ static size_t server_input(void *user, struct conn *conn, struct bytes in)
             conn_need(conn, need);
             break;
         }
-        uint8_t room[4096];
-        struct wr spare = wr_over(room, sizeof room);
+        cleanup(free_at) uint8_t *room = err ? NULL : malloc(frame.head.len + 1);
+        if (!err && !room)
+            err = ERR_NO_MEMORY;
+        struct wr spare = wr_over(room, err ? 0 : frame.head.len);
         struct head head;
         if (!err)
             err = head_decode(&frame, &spare, &head);
@@ -173,7 +180,15 @@ static const struct conn_ops server_ops = {server_input, server_connected, serve
 
 static void period(void *user)
 {
-    tell(user, NULL);
+    struct registrar *r = user;
+    tell(r, NULL);
+    for (size_t i = 0; i < r->n; i++) {
+        char addr[ADDR_TEXT_MAX];
+        addr_format(&r->servers[i].addr, addr);
+        if (!r->servers[i].conn)
+            log_limited(r->options.log, &r->servers[i].lost, LOG_WARN,
+                        "name server out of reach addr=%s action=\"trying again\"", addr);
+    }
 }
 
 static void changed_here(struct post *post)
@@ -218,7 +233,8 @@ enum err registrar_open(const struct registrar_options *options, struct registra
         give_up(r);
         return err;
     }
-    timer_start(r->timer, options->period_ms, options->period_ms);
+    timer_start(r->timer, FIRST_LOOK_MS < options->period_ms ? FIRST_LOOK_MS : options->period_ms,
+                options->period_ms);
     *out = r;
     return OK;
 }

@@ -25,7 +25,7 @@ struct registrar_options {
     uint64_t period_ms;
     const struct addr *servers;
     size_t n_servers;
-    /* Called once, when the first registration with each server that answered has succeeded. */
+    /* The server knows this broker; called again when a lost connection has been replaced. */
     void (*registered)(void *user, size_t server);
     void *user;
 };

@@ -1,7 +1,13 @@
 #include "daemon/settings.h"
 
+#include "namesrv/namesrv.h"
+
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define QUEUE_UNIT   20
+#define ANSWER_EXTRA (1 << 20) /* what an answer has besides one whole message */
 
 static const char *const flush_types[] = {"ASYNC_FLUSH", "SYNC_FLUSH", NULL};
 static const char *const broker_roles[] = {"ASYNC_MASTER", "SYNC_MASTER", "SLAVE", NULL};
@@ -14,7 +20,8 @@ static enum err check_delay_levels(const char *value, struct fault *why)
     for (const char *at = value; *at;) {
         char *end;
         long number = strtol(at, &end, 10);
-        if (end == at || number <= 0 || !*end || !strchr("smhd", *end) || (end[1] && end[1] != ' '))
+        if (end == at || number <= 0 || number > 1000000 || !*end || !strchr("smhd", *end) ||
+            (end[1] && end[1] != ' '))
             return fault_set(why, ERR_INVALID,
                              "delays such as \"1s 5s 2m 1h 1d\", separated by blanks");
         levels++;
@@ -39,10 +46,51 @@ static enum err check_hours(const char *value, struct fault *why)
     }
 }
 
+/* Control characters separate the properties of a message, where some of these texts go, and would
+ * break lines of the log. */
+static bool is_plain(const char *value)
+{
+    for (const char *at = value; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            return false;
+    }
+    return strlen(value) <= NAMES_TEXT_MAX;
+}
+
+static enum err check_text(const char *value, struct fault *why)
+{
+    return is_plain(value) ? OK
+                           : fault_set(why, ERR_INVALID, "at most %d bytes, no control characters",
+                                       NAMES_TEXT_MAX);
+}
+
+static enum err check_name(const char *value, struct fault *why)
+{
+    return value[0] ? check_text(value, why)
+                    : fault_set(why, ERR_INVALID, "a name of at least one letter");
+}
+
+static enum err check_not_empty(const char *value, struct fault *why)
+{
+    return value[0] ? OK : fault_set(why, ERR_INVALID, "it must not be empty");
+}
+
+/* Its limits have been checked before. */
+static enum err check_queue_file(const char *value, struct fault *why)
+{
+    return strtoll(value, NULL, 10) % QUEUE_UNIT == 0
+               ? OK
+               : fault_set(why, ERR_INVALID, "a multiple of %d, the size of an entry", QUEUE_UNIT);
+}
+
 #define AT(member) offsetof(struct settings, member)
 #define INT(key, member, initial, min, max, help)                                                  \
     {                                                                                              \
         key, CONF_INT, AT(member), initial, min, max, NULL, NULL, help                             \
+    }
+#define CHECKED_INT(key, member, initial, min, max, check, help)                                   \
+    {                                                                                              \
+        key, CONF_INT, AT(member), initial, min, max, NULL, check, help                            \
     }
 #define BOOL(key, member, initial, help)                                                           \
     {                                                                                              \
@@ -60,7 +108,7 @@ static enum err check_hours(const char *value, struct fault *why)
 #define GIB (1024LL * 1024 * 1024)
 
 static const struct conf_option options[] = {
-    TEXT("bindAddress", bind_address, "127.0.0.1", NULL,
+    TEXT("bindAddress", bind_address, "127.0.0.1", check_not_empty,
          "address to listen on (--bind); 0.0.0.0 or :: for all"),
     INT("listenPort", listen_port, "10911", 0, 65535, "port of the broker; 0 takes any free one"),
     INT("namesrvListenPort", names_port, "9876", 0, 65535,
@@ -68,8 +116,10 @@ static const struct conf_option options[] = {
     TEXT("namesrvAddr", names_addr, "", NULL,
          "name servers to register with, host:port joined by semicolons; one in this process is "
          "added by itself"),
-    TEXT("brokerClusterName", cluster, "DefaultCluster", NULL, "cluster this broker belongs to"),
-    TEXT("brokerName", broker_name, "", NULL, "name of the broker; empty: this machine's name"),
+    TEXT("brokerClusterName", cluster, "DefaultCluster", check_name,
+         "cluster this broker belongs to"),
+    TEXT("brokerName", broker_name, "", check_text,
+         "name of the broker; empty: this machine's name"),
     INT("brokerId", broker_id, "0", 0, INT32_MAX, "0 for a master, above it for a slave"),
     CHOICE("brokerRole", broker_role, "ASYNC_MASTER", broker_roles,
            "role in replication; replication is not in effect yet, so both masters are alike and "
@@ -77,7 +127,7 @@ static const struct conf_option options[] = {
     TEXT("brokerIP1", broker_ip1, "", NULL,
          "address told to clients; empty: bindAddress, or this machine's first address when that "
          "is a wildcard"),
-    TEXT("regionId", region, "DefaultRegion", NULL,
+    TEXT("regionId", region, "DefaultRegion", check_text,
          "region that is written into each message's MSG_REGION"),
     INT("registerNameServerPeriod", register_period_ms, "30000", 10000, 60000,
         "how often the broker tells the name servers about itself, in ms"),
@@ -102,7 +152,11 @@ static const struct conf_option options[] = {
         "queues of TBW102, the most an automatic topic gets"),
     INT("brokerPermission", broker_perm, "6", 0, 7,
         "4 read, 2 write, 6 both, for the whole broker"),
-    INT("maxTopics", max_topics, "100000", 1, 10000000, "topics at most; more are refused"),
+    /* What the name servers are told in one frame of 16 MiB holds so many, however long the names.
+     * A broker that has more may be unable to register, and consumers of new groups bring topics.
+     */
+    INT("maxTopics", max_topics, "30000", 1, 10000000,
+        "topics at most, those for retries included; more are refused"),
     INT("maxGroups", max_groups, "100000", 1, 10000000,
         "subscription groups at most; more are refused"),
     INT("maxClients", max_clients, "100000", 1, 10000000,
@@ -121,13 +175,14 @@ static const struct conf_option options[] = {
          "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", check_delay_levels,
          "the delay ladder; delayed messages are not in effect yet and are refused"),
 
-    TEXT("storePathRootDir", data, "data", NULL, "folder of all data (--data)"),
+    TEXT("storePathRootDir", data, "data", check_not_empty, "folder of all data (--data)"),
     CHOICE("flushDiskType", flush_type, "ASYNC_FLUSH", flush_types,
            "SYNC_FLUSH answers a producer only when its message is on the disk"),
-    INT("mappedFileSizeCommitLog", log_file_size, "1073741824", 65536, 4 * GIB,
+    INT("mappedFileSizeCommitLog", log_file_size, "1073741824", 65536, INT32_MAX,
         "bytes of one log file; fixed once a folder has been written"),
-    INT("mappedFileSizeConsumeQueue", queue_file_size, "6000000", 20, GIB,
-        "bytes of one queue file; fixed once a folder has been written"),
+    CHECKED_INT("mappedFileSizeConsumeQueue", queue_file_size, "6000000", QUEUE_UNIT, GIB,
+                check_queue_file,
+                "bytes of one queue file, a multiple of 20; fixed once a folder has been written"),
     INT("flushIntervalCommitLog", flush_interval_ms, "500", 1, 600000,
         "ASYNC_FLUSH: flush the log this often, in ms"),
     INT("flushCommitLogLeastPages", flush_least_pages, "4", 0, 1000000,
@@ -154,3 +209,16 @@ static const struct conf_option options[] = {
 };
 
 const struct conf_table settings_table = {options, sizeof options / sizeof options[0]};
+
+enum err settings_check(const struct settings *s, struct fault *why)
+{
+    /* One that is not congested yet may be given one more answer, and that must not end it: the
+     * client would come back and ask for the same message. */
+    int64_t least = s->out_high_bytes + s->max_message_size + ANSWER_EXTRA;
+    if (s->out_max_bytes < least)
+        return fault_set(why, ERR_INVALID,
+                         "outputMaxBytes=%" PRId64 " is too little for outputHighBytes=%" PRId64
+                         " and maxMessageSize=%" PRId64 ": it must be at least %" PRId64,
+                         s->out_max_bytes, s->out_high_bytes, s->max_message_size, least);
+    return OK;
+}

@@ -47,4 +47,7 @@ struct settings {
 
 extern const struct conf_table settings_table;
 
+/* What no key can be refused for alone. */
+must_check enum err settings_check(const struct settings *settings, struct fault *why);
+
 #endif

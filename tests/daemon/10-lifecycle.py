@@ -125,6 +125,85 @@ def _():
     must_refuse(["--bind", "no such host"], "no such host")
 
 
+@tap.test("options that make no sense are refused before anything is touched")
+def _():
+    must_refuse(["--print-config=xml"], "xml", "md")
+    must_refuse(["--roles", "names,"], "names,")
+    must_refuse(["--roles", ""], "names, broker")
+    must_refuse(["--data", ""], "storePathRootDir", "empty")
+    must_refuse(["--bind", ""], "bindAddress", "empty")
+    must_refuse(["--set", "=1"], "KEY=VALUE")
+    must_refuse(["--io-threads", "65"], "ioThreads=65", "64")
+    must_refuse(["--set", "brokerClusterName="], "brokerClusterName")
+    must_refuse(["--set", "brokerName=" + "x" * 256], "brokerName", "255")
+    must_refuse(["--set", "mappedFileSizeConsumeQueue=6000001"], "mappedFileSizeConsumeQueue", "20")
+    must_refuse(["--set", "outputMaxBytes=1048576"], "outputMaxBytes", "outputHighBytes")
+
+
+@tap.test("addresses that make no sense are refused before the store is opened")
+def _():
+    ports = ["--set", "listenPort=0", "--set", "namesrvListenPort=0"]
+    for wrong in ("nobody", "127.0.0.1:0", "127.0.0.1:70000", ";".join("127.0.0.1:%d" % i for i in range(1, 20))):
+        status, _, complaint = daemons.run("--data", process.temp_folder(), *ports, "--set", "namesrvAddr=" + wrong)
+        tap.equal(status, 1, "status with namesrvAddr=%s" % wrong)
+        tap.check("namesrvAddr=" in complaint and "store open" not in complaint, complaint)
+        tap.check("not host:port" in complaint or "more than 16" in complaint, complaint)
+    must_refuse([*ports, "--set", "brokerIP1=0.0.0.0"], "brokerIP1=0.0.0.0", "wildcard")
+    must_refuse([*ports, "--bind", "192.0.2.1"], "192.0.2.1")
+
+
+@tap.test("configurations that are no files, or have no end, are refused")
+def _():
+    must_refuse(["-c", process.temp_folder()], "Is a directory")
+    must_refuse(["-c", "/dev/zero"], "/dev/zero", "1 MiB")
+    must_refuse(["-c", config_file("a=b\n" * 300000)], "1 MiB")
+    must_refuse(["-c", config_file("listenPort=\0")], "zero byte")
+
+
+@tap.test("a data folder that cannot be one is refused with its name")
+def _():
+    path = config_file("")
+    must_refuse(["--data", path], path, "Not a directory")
+    must_refuse(["--data", path + "/below"], path, "Not a directory")
+
+
+@tap.test("it runs with closed standard files, and no line of the log goes astray")
+def _():
+    for closed in ("2>&-", "0<&- 1>&- 2>&-"):
+        folder = process.temp_folder()
+        read_end, write_end = os.pipe()
+        os.set_inheritable(write_end, True)
+        script = 'exec "$0" "$@" ' + closed
+        command = ["sh", "-c", script, os.environ["ONCEMQD"], "--data", folder, "--set", "listenPort=0", "--set",
+                   "namesrvListenPort=0", "--set", "logLevel=debug", "--ready-fd", str(write_end)]
+        with process.Child("oncemqd", command, os.path.join(folder, "log"), pass_fds=[write_end]) as child:
+            os.close(write_end)
+            with os.fdopen(read_end) as ready:
+                address = ready.read().partition("names ")[2].partition(",")[0]
+            with r.Client(address) as client:
+                tap.equal(client.request(r.GET_BROKER_CLUSTER_INFO).code, r.SUCCESS)
+            tap.equal(child.stop(), 0, "status with %s" % closed)
+
+
+@tap.test("--ready-fd may be standard error, and the log still goes there and nowhere else")
+def _():
+    with daemons.Daemon(args=["--ready-fd", "2"], settings={"logLevel": "debug"}) as d:
+        with r.Client(d.names) as client:  # would get the place of a closed descriptor
+            with r.Client(d.names) as other:
+                other.request(r.GET_BROKER_CLUSTER_INFO)
+            process.wait_until(lambda: "connection closed" in d.read_log(), 5, "a line about the other")
+            tap.equal(client.request(r.GET_BROKER_CLUSTER_INFO).code, r.SUCCESS)
+        tap.check("ready: " in d.read_log(), "no ready line on standard error")
+
+
+@tap.test("the broker stays registered however short idle connections may live")
+def _():
+    with daemons.Daemon(settings={"serverChannelMaxIdleTimeSeconds": 1}) as d:
+        with r.Client(d.names) as idle:
+            idle.wait_closed()  # so a whole period has passed
+        tap.check("unregistered" not in d.read_log(), "the broker lost its registration")
+
+
 @tap.test("an existing broker.conf works as it is; a key that we do not know is a warning that names it")
 def _():
     path = config_file("brokerClusterName = DefaultCluster\nbrokerName = broker-a\nbrokerId = 0\ndeleteWhen = 04\n"

@@ -169,6 +169,7 @@ def _():
         send(sender, "WaitTag", b"x", properties={"TAGS": "A"})
         opaque = waiter.send(r.PULL_MESSAGE, pull_fields("WaitTag", offset=1, tags="B", wait_ms=1500,
                                                          flags=SUBSCRIPTION | SUSPEND))
+        waiter.request(r.GET_MAX_OFFSET, {"topic": "WaitTag", "queueId": 0})  # now it waits
         begin = time.monotonic()
         send(sender, "WaitTag", b"x", properties={"TAGS": "A"})
         answer = waiter.wait(opaque, 20)

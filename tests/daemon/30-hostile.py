@@ -5,6 +5,8 @@ import random
 import socket
 import struct
 import sys
+import time
+import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import daemon as daemons, process, remoting as r, tap  # noqa: E402
@@ -46,6 +48,15 @@ def poke(address, data, wait=0.0):
                 s.recv(65536)
         except (ConnectionError, TimeoutError):
             pass
+
+
+def record(topic, body, queue_offset, position):
+    """A message as it stands in the log."""
+    now, host = int(time.time() * 1000), b"\x7f\0\0\x01\0\0\0\x01"
+    rest = struct.pack(">IIII", r.MAGIC_V1, zlib.crc32(body) & 0x7FFFFFFF, 0, 0)
+    rest += struct.pack(">qqIq8sq8siqI", queue_offset, position, 0, now, host, now, host, 0, 0, len(body)) + body
+    rest += struct.pack(">B", len(topic)) + topic.encode() + struct.pack(">H", 0)
+    return struct.pack(">I", 4 + len(rest)) + rest
 
 
 def logged(words, address, data):
@@ -209,9 +220,9 @@ def _():
         except OSError:
             pass
         tap.equal(first.request(r.GET_MAX_OFFSET, {"topic": "Alive", "queueId": 0}).code, r.SUCCESS, "the first one")
+        process.wait_until(lambda: "too many connections" in daemon.read_log(), 10, "a line in the log")
         for s in crowd:
             s.close()
-    process.wait_until(lambda: "too many connections" in daemon.read_log(), 5, "a line in the log")
 
     def room_again():
         try:
@@ -230,6 +241,93 @@ def _():
         poke(daemon.broker, b"")
     still_serves()
     process.wait_until(lambda: len(os.listdir(fds)) <= before + 5, 10, "descriptors are closed again")
+
+
+@tap.test("waiting pulls with expressions as long as a frame take a bounded part of the memory")
+def _():
+    still_serves()
+    before = resident_kb()
+    with r.Client(daemon.broker, timeout=30) as client:
+        for _ in range(60):
+            client.send(r.PULL_MESSAGE, {
+                "consumerGroup": "g", "topic": "Alive", "queueId": 1, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6,
+                "commitOffset": 0, "suspendTimeoutMillis": 100000, "subscription": "a" * (8 << 20), "subVersion": 0})
+        client.request(99999)
+        still_serves()
+        grown = resident_kb() - before
+        # 64 MiB of texts, and what the address sanitizer keeps of freed memory
+        tap.check(grown < 400 * 1024, "resident memory grew by %d KiB" % grown)
+
+
+@tap.test("a message in the folder that is too big for a frame is told, and the one behind it can be read")
+def _():
+    folder = os.path.join(process.temp_folder(), "data")
+    os.makedirs(os.path.join(folder, "commitlog"))
+    open(os.path.join(folder, "abort"), "wb").close()  # so that the queues are made from the log
+    big = record("Big", b"b" * (17 << 20), 0, 0)
+    with open(os.path.join(folder, "commitlog", "0" * 20), "wb") as log:
+        log.write(big + record("Big", b"small", 1, len(big)))
+        log.truncate(64 << 20)
+    with daemons.Daemon(folder=folder, settings={"mappedFileSizeCommitLog": 64 << 20}) as d, \
+            r.Client(d.broker, timeout=20) as client:
+        pull = {"consumerGroup": "g", "topic": "Big", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 4,
+                "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0}
+        got = client.request(r.PULL_MESSAGE, pull)
+        tap.check(got.code == r.SYSTEM_ERROR and "too big for a frame" in got.remark, "%r %r" % (got.code, got.remark))
+        got = client.request(r.PULL_MESSAGE, dict(pull, queueOffset=1))
+        tap.equal([m.body for m in r.messages(got.body)], [b"small"], "bodies")
+
+
+@tap.test("more topics than one registration can hold are refused, and the broker stays registered")
+def _():
+    with daemons.Daemon() as d, r.Client(d.broker, timeout=60) as client, r.Client(d.names, timeout=20) as names:
+        for part in range(4):  # groups with the longest names there are, each with its topic for retries
+            groups = [{"groupName": "%0120d" % (part * 10000 + i), "subscriptionDataSet": []} for i in range(10000)]
+            beat = client.request(r.HEART_BEAT, body=r.dumps({"clientID": "x", "consumerDataSet": groups,
+                                                              "producerDataSet": []}))
+        tap.check(beat.code != r.SUCCESS and "maxTopics" in beat.remark, "%r %r" % (beat.code, beat.remark))
+        sent = client.request(r.SEND_MESSAGE_V2, *r.send_v2("%RETRY%" + "0" * 120, b"x", queue_id=0))
+        tap.equal(sent.code, r.SUCCESS, "send code (%s)" % sent.remark)
+
+        def registered():
+            return names.request(r.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%" + "%0120d" % 29000}).code == r.SUCCESS
+        process.wait_until(registered, 20, "the last of them are known to the name server", pause=0.2)
+        tap.check("cannot register" not in d.read_log(), "it could not register")
+
+
+@tap.test("names in the settings that grow when they are quoted still fit into every answer")
+def _():
+    for quoted in ("\"" * 255, "\\" * 255):
+        settings = {"regionId": quoted, "brokerClusterName": quoted, "brokerName": quoted}
+        with daemons.Daemon(settings=settings) as d, r.Client(d.broker) as client:
+            for form in ("json", "rocketmq"):
+                sent = client.request(r.SEND_MESSAGE_V2, *r.send_v2("Quotes", b"x", queue_id=0), serialize=form)
+                tap.equal((sent.code, sent.ext["MSG_REGION"]), (r.SUCCESS, quoted), "answer")
+            with r.Client(d.names) as names:
+                tap.equal(list(names.request(r.GET_BROKER_CLUSTER_INFO).json()["brokerAddrTable"]), [quoted], "names")
+
+
+@tap.test("connections cannot take the descriptors that the log needs")
+def _():
+    wrapper = os.path.join(process.temp_folder(), "few")
+    with open(wrapper, "w", encoding="ascii") as script:
+        script.write('#!/bin/sh\nulimit -n 1024\nexec "%s" "$@"\n' % daemon.binary)
+    os.chmod(wrapper, 0o755)
+    with daemons.Daemon(binary=wrapper, settings={"mappedFileSizeCommitLog": 65536}) as d:
+        tap.check("fewer connections than maxConnections" in d.read_log(), "the operator is not told")
+        with r.Client(d.broker) as client:
+            crowd = []
+            try:
+                for _ in range(1100):
+                    crowd.append(socket.create_connection(r.split_address(d.broker), 0.2))
+            except OSError:
+                pass
+            codes = {client.request(r.SEND_MESSAGE_V2, *r.send_v2("Files", b"f" * 10000, queue_id=0)).code
+                     for _ in range(100)}
+            tap.equal(codes, {r.SUCCESS}, "codes while %d others are connected" % len(crowd))
+            for s in crowd:
+                s.close()
+        d.stop()
 
 
 @tap.test("after all this it stops cleanly")

@@ -29,7 +29,8 @@ struct door {
     struct seat **seats;
     size_t n_seats;
     _Atomic int32_t next_opaque; /* of requests that we send */
-    struct log_limit bad_input;
+    _Atomic size_t parked_long;  /* bytes of long texts that waiting pulls keep */
+    struct log_limit bad_input, not_stored;
 };
 
 /* A connection and what the protocol knows about it. Counted, because services on other threads
@@ -40,8 +41,9 @@ struct session {
     enum door_side side;
     struct seat *seat;
     struct loop *home;
-    struct conn *conn;  /* NULL once closed */
-    struct list parked; /* pulls of this session that wait */
+    struct conn *conn;   /* NULL once closed */
+    struct list parked;  /* pulls of this session that wait */
+    atomic_uint notices; /* on the way to its loop; any thread */
 };
 
 /* One request, alive until its handler returns. */

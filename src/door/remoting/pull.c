@@ -10,12 +10,21 @@
 
 #define SUSPEND_MAX_MS (5 * 60 * 1000)
 
+/* How many pulls wait is limited by the broker (maxWaitingPulls), but an expression may be as long
+ * as a frame. Texts up to TEXTS_SHORT are taken as part of a pull; longer ones share TEXTS_LONG_MAX
+ * bytes, and a pull that finds no room there is answered as if too many were waiting. */
+#define TEXTS_SHORT    1024
+#define TEXTS_LONG_MAX (64u << 20)
+
+#define PULL_BODY_MAX (FRAME_MAX - 4096) /* the rest is for the header */
+
 struct parked {
     struct hold hold;
     struct post post;
     struct link by_session;   /* in session->parked */
     struct return_address to; /* holds a count of the session */
     struct pull pull;         /* its texts follow the struct */
+    size_t long_texts;        /* how much of door->parked_long is theirs */
     uint8_t texts[];
 };
 
@@ -39,16 +48,44 @@ static int32_t code_of(const struct pull *pull, const struct pulled *got)
     return statuses[got->read.status].code;
 }
 
+static void answer_refused(const struct return_address *to, enum err err, const struct fault *why)
+{
+    int32_t code = err == ERR_MALFORMED ? RES_SUBSCRIPTION_PARSE_FAILED : response_code_of(err);
+    struct reply r;
+    if (reply_begin(&r, to, code, bytes_str(fault_remark(err, why)), 0))
+        reply_end(&r, 0);
+}
+
+static void slices_drop(const struct read_result *read)
+{
+    for (size_t i = 0; read->status == READ_FOUND && i < read->n_slices; i++)
+        counted_drop(read->slices[i].owner);
+}
+
+/* Such a message is never accepted here, but a folder that another broker wrote may have one. */
+static void answer_too_big(const struct return_address *to, const struct pull *pull)
+{
+    struct fault why;
+    enum err err = fault_set(&why, ERR_UNSUPPORTED,
+                             "the message at or after offset %lld is too big for a frame",
+                             (long long)pull->offset);
+    answer_refused(to, err, &why);
+}
+
 /* Gives the slices away: to the connection, or back. */
 static void answer_pulled(const struct return_address *to, const struct pull *pull,
                           struct pulled *got)
 {
     const struct read_result *read = &got->read;
     size_t n = read->status == READ_FOUND ? read->n_slices : 0;
+    if (n > 0 && read->size > PULL_BODY_MAX) {
+        slices_drop(read);
+        answer_too_big(to, pull);
+        return;
+    }
     struct reply r;
     if (!reply_begin(&r, to, code_of(pull, got), bytes_str(statuses[read->status].name), 0)) {
-        for (size_t i = 0; i < n; i++)
-            counted_drop(read->slices[i].owner);
+        slices_drop(read);
         return;
     }
     frame_put_int(&r.frame, BYTES("suggestWhichBrokerId"), 0);
@@ -60,13 +97,6 @@ static void answer_pulled(const struct return_address *to, const struct pull *pu
     reply_end(&r, n ? read->size : 0);
     for (size_t i = 0; i < n; i++)
         conn_write_slice(r.conn, read->slices[i].bytes, read->slices[i].owner);
-}
-
-static void answer_refused(const struct return_address *to, enum err err, const struct fault *why)
-{
-    struct reply r;
-    if (reply_begin(&r, to, response_code_of(err), bytes_str(fault_remark(err, why)), 0))
-        reply_end(&r, 0);
 }
 
 static void pull_now(struct door *door, const struct return_address *to, const struct pull *pull)
@@ -83,6 +113,7 @@ static void pull_now(struct door *door, const struct return_address *to, const s
 static void parked_free(struct parked *p)
 {
     list_remove(&p->by_session);
+    atomic_fetch_sub(&p->to.session->door->parked_long, p->long_texts);
     counted_drop(&p->to.session->counted);
     free(p);
 }
@@ -104,14 +135,30 @@ static void parked_wake(struct hold *hold)
     loop_post(p->to.session->home, &p->post);
 }
 
+static bool texts_take(struct door *door, size_t n)
+{
+    if (atomic_fetch_add(&door->parked_long, n) + n <= TEXTS_LONG_MAX)
+        return true;
+    atomic_fetch_sub(&door->parked_long, n);
+    return false;
+}
+
+/* NULL: no memory, or no room for its texts. */
 static struct parked *parked_make(const struct request *rq, const struct pull *pull,
                                   const struct pulled *got)
 {
+    struct door *door = rq->session->door;
     size_t texts =
         pull->group.len + pull->topic.len + pull->expression.len + pull->expression_type.len;
-    struct parked *p = calloc(1, sizeof *p + texts);
-    if (!p)
+    size_t long_texts = texts > TEXTS_SHORT ? texts : 0;
+    if (!texts_take(door, long_texts))
         return NULL;
+    struct parked *p = calloc(1, sizeof *p + texts);
+    if (!p) {
+        atomic_fetch_sub(&door->parked_long, long_texts);
+        return NULL;
+    }
+    p->long_texts = long_texts;
     p->hold = (struct hold){
         .queue = got->queue, .offset = pull->offset, .filter = got->filter, .wake = parked_wake};
     p->post.run = parked_woken;

@@ -6,6 +6,11 @@
 
 #include <stdlib.h>
 
+/* One member can make the broker tell all the others again and again. A client that is behind with
+ * reading, or has this many notices on the way, does without the next one: it looks for itself
+ * every 20 s. */
+#define NOTICES_MAX 256
+
 struct notice {
     struct post post;
     struct session *session;
@@ -18,8 +23,9 @@ static void notice_arrived(struct post *post)
     struct notice *n = list_entry(post, struct notice, post);
     struct session *session = n->session;
     size_t size = 512 + 6 * n->group_len;
-    uint8_t *space =
-        session->conn && conn_is_open(session->conn) ? conn_space(session->conn, size) : NULL;
+    struct conn *conn = session->conn;
+    bool wanted = conn && conn_is_open(conn) && !conn_congested(conn);
+    uint8_t *space = wanted ? conn_space(conn, size) : NULL;
     if (space) {
         struct wr w = wr_over(space, size);
         struct frame_out f;
@@ -32,19 +38,25 @@ static void notice_arrived(struct post *post)
         frame_put(&f, BYTES("consumerGroup"), bytes_of(n->group, n->group_len));
         frame_end_head(&f, 0);
         invariant(!w.full);
-        conn_used(session->conn, wr_len(&w));
+        conn_used(conn, wr_len(&w));
     }
+    atomic_fetch_sub(&session->notices, 1);
     counted_drop(&session->counted);
     free(n);
 }
 
 void door_group_changed(struct counted *counted, struct bytes group)
 {
-    struct notice *n = malloc(sizeof *n + group.len);
-    if (!n)
-        return; /* the client's own timer rebalances within 20 s */
+    struct session *session = (struct session *)counted;
+    struct notice *n = NULL;
+    if (atomic_fetch_add(&session->notices, 1) < NOTICES_MAX)
+        n = malloc(sizeof *n + group.len);
+    if (!n) {
+        atomic_fetch_sub(&session->notices, 1);
+        return;
+    }
     n->post = (struct post){.run = notice_arrived};
-    n->session = (struct session *)counted;
+    n->session = session;
     n->group_len = group.len;
     memcpy(n->group, group.at, group.len);
     counted_hold(counted);

@@ -81,6 +81,7 @@ static void note(struct door *door, struct request *rq, const struct send_fields
     p->born_ms = f->born_ms;
     p->born_host = *conn_peer(rq->session->conn);
     p->batch = f->batch;
+    p->why.text[0] = 0; /* of whoever was in this place before */
 }
 
 void send_message(struct door *door, struct request *rq)
@@ -99,8 +100,10 @@ void send_message_v2(struct door *door, struct request *rq)
 
 static void give(struct door *door, const struct send_answer *a)
 {
+    struct bytes region = bytes_str(door->options.region);
     struct reply r;
-    if (!reply_begin(&r, &a->to, a->code, bytes_str(a->remark), a->msg_ids.len + a->uniq_key.len))
+    if (!reply_begin(&r, &a->to, a->code, bytes_str(a->remark),
+                     a->msg_ids.len + a->uniq_key.len + region.len))
         return;
     if (a->msg_ids.len) {
         frame_put(&r.frame, BYTES("msgId"), a->msg_ids);
@@ -109,7 +112,7 @@ static void give(struct door *door, const struct send_answer *a)
         frame_put(&r.frame, BYTES("transactionId"), a->uniq_key);
     }
     /* These two are there on refusals as well; Java reads them for its message trace. */
-    frame_put(&r.frame, BYTES("MSG_REGION"), bytes_str(door->options.region));
+    frame_put(&r.frame, BYTES("MSG_REGION"), region);
     frame_put_bool(&r.frame, BYTES("TRACE_ON"), door->options.trace_on);
     reply_end(&r, 0);
 }
@@ -133,13 +136,32 @@ static struct bytes id_list(struct arena *arena, const struct addr *host,
     return wr_bytes(&w);
 }
 
+/* What the disk says of its files has other codes where a client has asked for something; a
+ * producer would take those for final and not try again. */
+static int32_t send_code_of(enum err err)
+{
+    bool of_files = err == ERR_NOT_FOUND || err == ERR_EXISTS || err == ERR_RANGE;
+    return of_files ? RES_SYSTEM_ERROR : response_code_of(err);
+}
+
+/* Refusals that are no fault of the sender's: the operator hears of them as well. */
+static bool is_trouble(enum err err)
+{
+    return err == ERR_DISK_FULL || err == ERR_READ_ONLY || err == ERR_IO || err == ERR_NO_MEMORY ||
+           err == ERR_DAMAGED || err == ERR_NOT_FOUND || err == ERR_EXISTS || err == ERR_RANGE;
+}
+
 static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i)
 {
     struct sends *sends = seat->sends;
     const struct produce *p = &sends->requests[i];
-    struct send_answer a = {.to = sends->senders[i], .code = response_code_of(p->err)};
+    struct send_answer a = {.to = sends->senders[i], .code = send_code_of(p->err)};
     if (p->err) {
         a.remark = fault_remark(p->err, &p->why);
+        if (is_trouble(p->err))
+            log_limited(door->log, &door->not_stored, LOG_ERROR,
+                        "message refused topic=%s reason=%s", LOG_QUOTE(p->topic),
+                        LOG_QUOTE(bytes_str(a.remark)));
         return a;
     }
     a.msg_ids =
@@ -147,6 +169,10 @@ static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i
     a.queue_id = p->stored_queue_id;
     a.queue_offset = p->queue_offset;
     a.uniq_key = bytes_str(p->uniq_key);
+    if (!a.msg_ids.len) { /* stored, but Java cannot read a success without ids: it sends again */
+        a.code = response_code_of(ERR_NO_MEMORY);
+        a.remark = err_text(ERR_NO_MEMORY);
+    }
     return a;
 }
 
@@ -154,6 +180,9 @@ static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i
 static void wait_over(struct post *post)
 {
     struct send_wait *w = list_entry(post, struct send_wait, post);
+    if (w->err)
+        log_limited(w->door->log, &w->door->not_stored, LOG_ERROR,
+                    "messages not confirmed count=%zu reason=\"%s\"", w->n, err_text(w->err));
     for (size_t i = 0; i < w->n; i++) {
         struct send_answer *a = &w->answers[i];
         if (w->err && a->code == RES_SUCCESS) {

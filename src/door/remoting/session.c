@@ -41,7 +41,7 @@ static void session_closed(void *user, struct conn *conn, const char *reason)
     struct door *door = session->door;
     char peer[ADDR_TEXT_MAX];
     addr_format(conn_peer(conn), peer);
-    log_event(door->log, LOG_DEBUG, "connection closed conn=%llu peer=%s reason=%s",
+    log_event(door->log, LOG_DEBUG, "connection closed conn=%llu peer=%s reason=\"%s\"",
               (unsigned long long)conn_id(conn), peer, reason);
 
     session->conn = NULL;
@@ -52,7 +52,7 @@ static void session_closed(void *user, struct conn *conn, const char *reason)
         size_t gone = names_gone(door->names, conn_id(conn));
         if (gone)
             log_event(door->log, LOG_INFO,
-                      "broker unregistered conn=%llu peer=%s count=%zu reason=%s",
+                      "broker unregistered conn=%llu peer=%s count=%zu reason=\"%s\"",
                       (unsigned long long)conn_id(conn), peer, gone, reason);
     }
     counted_drop(&session->counted);
@@ -124,6 +124,8 @@ static bool session_frame(struct session *session, const struct frame *frame)
     struct request rq = {
         .session = session, .head = &head, .body = frame->body, .arena = &seat->arena};
     handler *fn = table_find(session->side, head.code);
+    if (fn != send_message && fn != send_message_v2)
+        sends_flush(session->door, seat); /* a client that asks after its sends finds them done */
     if (fn)
         fn(session->door, &rq);
     else

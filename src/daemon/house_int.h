@@ -1,0 +1,61 @@
+/* house_int.h - what the two halves of the house share: house.c builds it, run.c lives in it. */
+#ifndef DAEMON_HOUSE_INT_H
+#define DAEMON_HOUSE_INT_H
+
+#include "base/room.h"
+#include "daemon/addresses.h"
+#include "daemon/house.h"
+#include "daemon/register.h"
+#include "door/remoting/door.h"
+
+#include <pthread.h>
+
+#define LOOPS_MAX 64
+
+/* One io thread. */
+struct floor {
+    struct house *house;
+    struct loop *loop;
+    pthread_t thread;
+    struct post drain, drained;
+};
+
+struct house {
+    struct house_options options;
+    struct log log;
+    struct clock *clock;
+    struct io_limits limits;
+
+    struct loop *main_loop;
+    struct floor floors[LOOPS_MAX];
+    struct loop *loops[LOOPS_MAX];
+    size_t n_loops;
+
+    struct vfs *vfs, *names_vfs;
+    struct vfs_file *names_lock;
+    struct names *names;
+    struct store *store;
+    struct broker *broker;
+    struct door *door;
+    struct listener *names_listener, *broker_listener; /* of loops[0], once the threads run */
+    struct addr names_addr, broker_addr;               /* where they listen */
+    struct addr name_servers[ADDRESSES_MAX];           /* the one of this house first */
+    size_t n_name_servers;
+    struct registrar *registrar;
+    struct broker_out out;
+    char broker_name[256];
+    struct addr advertised;
+
+    struct timer *hold_timer, *expiry_timer, *ready_timer, *stop_timer;
+    bool ready, stopping;
+    size_t draining;
+
+    struct room stairs; /* where flush and keeper threads hear that it is time to stop */
+    bool closing;
+    bool save_now; /* topics have changed: the keeper does not wait for its hour */
+    pthread_t flush_thread, keeper_thread;
+    bool flush_runs, keeper_runs;
+    size_t floors_run;
+};
+
+#endif

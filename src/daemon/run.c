@@ -1,0 +1,325 @@
+/* run.c - living in the house: threads, timers, signals, and stopping. */
+#include "daemon/house_int.h"
+#include "daemon/ready.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#define STOP_DEADLINE_MS  3000 /* for clients that do not take their last answers */
+#define READY_DEADLINE_MS 1000 /* for our own name server to know our own broker */
+#define HOLD_TURN_MS      100
+#define EXPIRY_TURN_MS    5000
+#define KEEP_TURN_MS      100
+
+static void *io_thread(void *arg)
+{
+    struct floor *f = arg;
+    loop_run(f->loop);
+    return NULL;
+}
+
+static bool closing(struct house *h)
+{
+    room_enter(&h->stairs);
+    bool closing = h->closing;
+    room_leave(&h->stairs);
+    return closing;
+}
+
+static void *flush_thread(void *arg)
+{
+    struct house *h = arg;
+    while (!closing(h)) {
+        int pause_ms = store_flush_turn(h->store);
+        broker_dispatch_turn(h->broker); /* what the flush has confirmed */
+        if (!closing(h))                 /* the turn may have taken the call to stop for its own */
+            store_flush_wait(h->store, pause_ms);
+    }
+    /* A client that did not wait for its answer has left a wait behind. Nobody appends any more, so
+     * this completes the last of them, while the loops to which they are posted still exist. */
+    (void)store_flush_turn(h->store);
+    return NULL;
+}
+
+static void save_tables(struct house *h, struct log_limit *trouble)
+{
+    struct fault why = {0};
+    if (broker_save_turn(h->broker, &why))
+        log_limited(&h->log, trouble, LOG_ERROR,
+                    "tables not saved reason=%s action=\"trying again\"",
+                    LOG_QUOTE(bytes_str(why.text)));
+}
+
+/* One line when the store stops taking messages, and one when it takes them again. */
+static void tell_store_state(struct house *h, enum err *told)
+{
+    struct fault why = {0};
+    enum err state = store_state(h->store, &why);
+    if (state && !*told)
+        log_event(&h->log, LOG_ERROR,
+                  "store takes no messages reason=%s action=\"reading goes on\"",
+                  LOG_QUOTE(bytes_str(why.text[0] ? why.text : err_text(state))));
+    else if (!state && *told)
+        log_event(&h->log, LOG_INFO, "store takes messages again");
+    *told = state;
+}
+
+/* Sleeps a little, or until there is something to save or the house closes. True: save at once. */
+static bool keeper_pause(struct house *h)
+{
+    room_enter(&h->stairs);
+    if (!h->closing && !h->save_now)
+        room_wait(&h->stairs, KEEP_TURN_MS);
+    bool save_now = h->save_now;
+    h->save_now = false;
+    room_leave(&h->stairs);
+    return save_now;
+}
+
+static void *keeper_thread(void *arg)
+{
+    struct house *h = arg;
+    const uint64_t every_ns = (uint64_t)h->options.settings->save_offsets_ms * 1000000u;
+    uint64_t next_save = clock_ns(h->clock) + every_ns;
+    struct log_limit trouble = {0};
+    enum err told = OK;
+    while (!closing(h)) {
+        store_keep_turn(h->store);
+        tell_store_state(h, &told);
+        if (keeper_pause(h) || clock_ns(h->clock) >= next_save) {
+            save_tables(h, &trouble);
+            next_save = clock_ns(h->clock) + every_ns;
+        }
+    }
+    return NULL;
+}
+
+static void say_ready(struct house *h)
+{
+    if (h->ready || h->stopping)
+        return;
+    h->ready = true;
+    timer_stop(h->ready_timer);
+    char names[ADDR_TEXT_MAX] = "", broker[ADDR_TEXT_MAX] = "";
+    if (h->names)
+        addr_format(&h->names_addr, names);
+    if (h->broker)
+        addr_format(&h->broker_addr, broker);
+    ready_tell(names, broker, clock_ns(h->clock) - h->options.started_ns, h->options.ready_fd);
+}
+
+static void ready_late(void *user)
+{
+    say_ready(user);
+}
+
+static void registered(void *user, size_t server)
+{
+    struct house *h = user;
+    if (server == 0 && h->names) /* the one in this process comes first in the list */
+        say_ready(h);
+}
+
+static void hold_turn(void *user)
+{
+    struct house *h = user;
+    if (h->broker)
+        broker_hold_turn(h->broker);
+}
+
+static void expiry_turn(void *user)
+{
+    struct house *h = user;
+    if (h->broker)
+        broker_client_turn(h->broker);
+    if (!h->names)
+        return;
+    struct arena arena;
+    arena_init(&arena, 1u << 20);
+    struct bytes *addrs;
+    size_t n = names_expire_turn(h->names, &arena, &addrs);
+    for (size_t i = 0; i < n; i++)
+        log_event(&h->log, LOG_WARN, "broker expired addr=%s reason=\"no sign of life\"",
+                  LOG_QUOTE(addrs[i]));
+    arena_clear(&arena);
+}
+
+static void stop_now(void *user)
+{
+    loop_stop(((struct house *)user)->main_loop);
+}
+
+static void floor_drained(struct post *post)
+{
+    struct house *h = list_entry(post, struct floor, drained)->house;
+    if (--h->draining == 0)
+        loop_stop(h->main_loop);
+}
+
+static void drained(void *user)
+{
+    struct floor *f = user;
+    f->drained.run = floor_drained;
+    loop_post(f->house->main_loop, &f->drained);
+}
+
+static void drain_floor(struct post *post)
+{
+    struct floor *f = list_entry(post, struct floor, drain);
+    struct house *h = f->house;
+    if (f == &h->floors[0]) { /* listeners live on the first loop */
+        if (h->names_listener)
+            listener_close(h->names_listener);
+        if (h->broker_listener)
+            listener_close(h->broker_listener);
+        h->names_listener = h->broker_listener = NULL;
+    }
+    loop_drain(f->loop, drained, f);
+}
+
+/* Main loop. Stops accepting, lets what was accepted finish; a second signal ends the process at
+ * once. */
+static void signalled(void *user, int signum)
+{
+    struct house *h = user;
+    if (h->stopping) {
+        log_event(&h->log, LOG_WARN, "second signal, ending at once signal=%d", signum);
+        _exit(128 + signum);
+    }
+    h->stopping = true;
+    timer_stop(h->ready_timer); /* too late for that */
+    log_event(&h->log, LOG_INFO, "stopping signal=%d", signum);
+    ready_tell_stopping();
+    if (h->registrar)
+        registrar_leave(h->registrar);
+    timer_start(h->stop_timer, STOP_DEADLINE_MS, 0);
+    h->draining = h->n_loops;
+    for (size_t i = 0; i < h->n_loops; i++) {
+        h->floors[i].drain.run = drain_floor;
+        loop_post(h->loops[i], &h->floors[i].drain);
+    }
+}
+
+static enum err open_timers(struct house *h)
+{
+    enum err err = timer_open(h->main_loop, hold_turn, h, &h->hold_timer);
+    if (!err)
+        err = timer_open(h->main_loop, expiry_turn, h, &h->expiry_timer);
+    if (!err)
+        err = timer_open(h->main_loop, ready_late, h, &h->ready_timer);
+    if (!err)
+        err = timer_open(h->main_loop, stop_now, h, &h->stop_timer);
+    if (!err)
+        err = loop_on_signal(h->main_loop, SIGTERM, signalled, h);
+    if (!err)
+        err = loop_on_signal(h->main_loop, SIGINT, signalled, h);
+    if (err)
+        return err;
+    if (h->broker)
+        timer_start(h->hold_timer, HOLD_TURN_MS, HOLD_TURN_MS);
+    timer_start(h->expiry_timer, EXPIRY_TURN_MS, EXPIRY_TURN_MS);
+    return OK;
+}
+
+/* The connection to our own name server must not be taken for an idle one: that would unregister
+ * us. */
+static uint64_t register_period_ms(const struct settings *s)
+{
+    uint64_t period = (uint64_t)s->register_period_ms, idle = (uint64_t)s->idle_seconds * 1000;
+    return period < idle / 2 ? period : idle / 2;
+}
+
+static enum err open_registrar(struct house *h, struct fault *why)
+{
+    const struct settings *s = h->options.settings;
+    struct registrar_options options = {
+        .loop = h->main_loop,
+        .broker = h->broker,
+        .log = &h->log,
+        .limits = &h->limits,
+        .cluster = s->cluster,
+        .name = h->broker_name,
+        .advertised = h->advertised,
+        .broker_id = s->broker_id,
+        .period_ms = register_period_ms(s),
+        .servers = h->name_servers,
+        .n_servers = h->n_name_servers,
+        .registered = registered,
+        .user = h,
+    };
+    enum err err = registrar_open(&options, &h->registrar);
+    return err ? fault_set(why, err, "registering: %s", err_text(err)) : OK;
+}
+
+static enum err start_listening(struct house *h, struct fault *why)
+{
+    enum err err = OK;
+    if (h->names_listener)
+        err = listener_start(h->names_listener, &door_ops, door_context(h->door, SIDE_NAMES), why);
+    if (!err && h->broker_listener)
+        err =
+            listener_start(h->broker_listener, &door_ops, door_context(h->door, SIDE_BROKER), why);
+    return err;
+}
+
+static enum err start_thread(pthread_t *thread, void *(*fn)(void *), void *arg, struct fault *why)
+{
+    errno = pthread_create(thread, NULL, fn, arg);
+    return errno ? fault_os(why, "starting a thread") : OK;
+}
+
+/* What takes in messages comes last, and is stopped first. */
+static enum err start_threads(struct house *h, struct fault *why)
+{
+    enum err err = OK;
+    if (h->broker) {
+        err = start_thread(&h->flush_thread, flush_thread, h, why);
+        h->flush_runs = !err;
+    }
+    if (!err && h->broker) {
+        err = start_thread(&h->keeper_thread, keeper_thread, h, why);
+        h->keeper_runs = !err;
+    }
+    for (size_t i = 0; !err && i < h->n_loops; i++) {
+        err = start_thread(&h->floors[i].thread, io_thread, &h->floors[i], why);
+        h->floors_run += !err;
+    }
+    return err;
+}
+
+static void stop_threads(struct house *h)
+{
+    for (size_t i = 0; i < h->floors_run; i++)
+        loop_stop(h->loops[i]);
+    for (size_t i = 0; i < h->floors_run; i++)
+        (void)pthread_join(h->floors[i].thread, NULL);
+    room_enter(&h->stairs);
+    h->closing = true;
+    room_tell(&h->stairs);
+    room_leave(&h->stairs);
+    if (h->flush_runs) {
+        store_flush_wake(h->store);
+        (void)pthread_join(h->flush_thread, NULL);
+    }
+    if (h->keeper_runs)
+        (void)pthread_join(h->keeper_thread, NULL);
+}
+
+enum err house_run(struct house *h, struct fault *why)
+{
+    enum err err = open_timers(h);
+    if (err)
+        return fault_set(why, err, "starting timers: %s", err_text(err));
+    err = start_listening(h, why);
+    if (!err && h->broker)
+        err = open_registrar(h, why);
+    if (!err)
+        err = start_threads(h, why);
+    if (!err) {
+        timer_start(h->ready_timer, h->broker && h->names ? READY_DEADLINE_MS : 0, 0);
+        loop_run(h->main_loop);
+    }
+    stop_threads(h);
+    return err;
+}
