@@ -63,6 +63,8 @@ struct vfs_calls {
     enum err (*rename)(struct vfs *v, const char *from, const char *to, struct fault *why);
     /* A file or an empty folder. */
     enum err (*remove)(struct vfs *v, const char *path, struct fault *why);
+    /* Everything on this disk at once: for when there would be very many to sync one by one. */
+    enum err (*sync_all)(struct vfs *v, struct fault *why);
     enum err (*sync_dir)(struct vfs *v, const char *path, struct fault *why);
     /* Names in a folder, in no order, without "." and ".."; ERR_NOT_FOUND if there is no folder.
      * `each` must not change the folder. */

@@ -296,6 +296,14 @@ static enum err posix_sync_dir(struct vfs *v, const char *path, struct fault *wh
     return OK;
 }
 
+static enum err posix_sync_all(struct vfs *v, struct fault *why)
+{
+    struct posix *p = posix_of(v);
+    if (AGAIN(syncfs(p->dir)) < 0)
+        return fault_os(why, "syncing the disk of %s", p->folder);
+    return OK;
+}
+
 static bool is_folder(int dir, const struct dirent *entry)
 {
     if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
@@ -351,6 +359,7 @@ static const struct vfs_calls posix_calls = {
     .mkdir = posix_mkdir,
     .rename = posix_rename,
     .remove = posix_remove,
+    .sync_all = posix_sync_all,
     .sync_dir = posix_sync_dir,
     .list = posix_list,
     .space = posix_space,

@@ -175,6 +175,23 @@ must_check enum err broker_bound(struct broker *broker, struct bytes topic, int3
                                  enum queue_bound which, int64_t timestamp, int64_t *out,
                                  struct fault *why);
 
+/* ---- looking things up ---- */
+
+/* One record by its position, without copying; the caller drops the slice's owner. */
+must_check enum err broker_view(struct broker *broker, int64_t position, struct slice *out,
+                                struct fault *why);
+
+struct queried {
+    size_t n; /* slices of one record each, the caller's to drop */
+    struct slice slices[STORE_QUERY_MAX];
+    uint64_t size;
+    int64_t index_ms, index_position; /* how far the index goes */
+};
+
+/* By a word of KEYS or the unique key. ERR_NOT_FOUND, ERR_UNSUPPORTED (no index is kept). */
+must_check enum err broker_query(struct broker *broker, const struct store_query *query,
+                                 struct queried *out, struct fault *why);
+
 /* ---- clients ---- */
 
 /* A connected client as a door presents it. The broker keeps a count of `session` while it is

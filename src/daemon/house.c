@@ -71,6 +71,16 @@ static enum err open_store(struct house *h, struct fault *why)
         .flush_thorough_interval_ms = (uint64_t)s->flush_thorough_interval_ms,
         .queue_flush_interval_ms = (uint64_t)s->queue_flush_interval_ms,
         .max_record_size = (uint32_t)s->max_message_size + 65536,
+        .index_slots = s->index_enable ? (uint32_t)s->index_slots : 0,
+        .index_entries = (uint32_t)s->index_entries,
+        .retention =
+            {
+                .reserved_ms = s->reserved_hours * 3600 * 1000,
+                .delete_hours = settings_delete_hours(s),
+                .disk_max_used = (unsigned)s->disk_max_used,
+                .disk_forced = (unsigned)s->disk_forced,
+                .disk_warning = (unsigned)s->disk_warning,
+            },
     };
     struct store_report report;
     enum err err = store_open(&options, &h->store, &report, why);

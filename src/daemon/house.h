@@ -8,7 +8,7 @@
  *     main     signals; expiry of brokers, clients and waiting pulls; registration
  *     io       one loop each: decode, verb, encode
  *     flush    store_flush_turn, then the dispatcher for what the flush has confirmed
- *     keeper   store_keep_turn, saving of tables
+ *     keeper   store_keep_turn, store_clean_turn, saving of tables
  */
 #ifndef DAEMON_HOUSE_H
 #define DAEMON_HOUSE_H

@@ -1,6 +1,7 @@
 /* main.c - oncemqd: reads the command line, builds the house, runs it. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/check.h"
 #include "daemon/house.h"
 #include "daemon/limits.h"
 
@@ -32,6 +33,8 @@ static const char usage[] =
     "      --set KEY=VALUE   one setting; may be repeated, wins over the file\n"
     "      --io-threads N    network threads (default: one for each core, at most 8)\n"
     "      --ready-fd N      also write the ready line to this file descriptor\n"
+    "      --check DIR       verify a data folder that is not in use, without changing it, and\n"
+    "                        stop: status 0 sound, 1 damaged, 2 it could not be checked\n"
     "      --print-config    show every setting with its value, default and meaning, and stop\n"
     "      --print-config=md the same as the table of docs/configuration.md\n"
     "  -h, --help            this text\n"
@@ -46,6 +49,7 @@ enum option_code {
     OPT_SET,
     OPT_IO_THREADS,
     OPT_READY_FD,
+    OPT_CHECK,
     OPT_PRINT,
     OPT_VERSION
 };
@@ -58,6 +62,7 @@ static const struct option long_options[] = {
     {"set", required_argument, NULL, OPT_SET},
     {"io-threads", required_argument, NULL, OPT_IO_THREADS},
     {"ready-fd", required_argument, NULL, OPT_READY_FD},
+    {"check", required_argument, NULL, OPT_CHECK},
     {"print-config", optional_argument, NULL, OPT_PRINT},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, OPT_VERSION},
@@ -68,6 +73,7 @@ struct invocation {
     struct settings settings;
     struct house_options house;
     bool print, print_markdown;
+    const char *check; /* the folder to look at; NULL: none */
 };
 
 static void tell_unknown(void *user, const char *where, const char *key, const char *nearest)
@@ -179,6 +185,9 @@ static enum err apply(struct invocation *v, int code, const char *value, struct 
         return set_key(v, "--io-threads", "ioThreads", value, why);
     case OPT_READY_FD:
         return set_ready_fd(v, value, why);
+    case OPT_CHECK:
+        v->check = value;
+        return OK;
     case OPT_PRINT:
         return set_print(v, value, why);
     case OPT_VERSION:
@@ -229,6 +238,16 @@ static int complain(const struct fault *why, enum err err, int code)
     return code;
 }
 
+static int check(const char *folder)
+{
+    struct fault why = {0};
+    bool sound;
+    enum err err = check_folder(folder, &sound, &why);
+    if (err)
+        return complain(&why, err, EXIT_USAGE);
+    return sound ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 /* Whoever started us may have closed standard input, output or error. What is opened next would
  * take their numbers, and be written to by every line of the log. */
 static bool standard_files_open(void)
@@ -253,6 +272,8 @@ int main(int argc, char **argv)
         return complain(&why, err, EXIT_USAGE);
     if (v.print)
         return print_settings(&v);
+    if (v.check)
+        return check(v.check);
 
     (void)signal(SIGPIPE, SIG_IGN);
     v.house.descriptors = descriptors_raise((uint64_t)v.settings.max_connections);

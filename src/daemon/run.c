@@ -11,6 +11,7 @@
 #define HOLD_TURN_MS      100
 #define EXPIRY_TURN_MS    5000
 #define KEEP_TURN_MS      100
+#define STORE_WELL_MS     5000 /* so long it takes messages before the operator is told */
 
 static void *io_thread(void *arg)
 {
@@ -51,18 +52,72 @@ static void save_tables(struct house *h, struct log_limit *trouble)
                     LOG_QUOTE(bytes_str(why.text)));
 }
 
-/* One line when the store stops taking messages, and one when it takes them again. */
-static void tell_store_state(struct house *h, enum err *told)
+/* What the keeper has told the operator, so that it is told once. */
+struct keeper {
+    struct log_limit trouble, cleaning;
+    uint64_t ill_ns; /* when the store was last found ill; 0: it is well */
+    enum err ahead;
+    bool pressed;
+    unsigned disk_used; /* percent, when it was last looked at */
+};
+
+/* One line when the store stops taking messages, and one when it takes them again. It gives itself
+ * another chance every second, so that is believed only after a while. */
+static void tell_store_state(struct house *h, struct keeper *k)
 {
     struct fault why = {0};
     enum err state = store_state(h->store, &why);
-    if (state && !*told)
+    uint64_t now = clock_ns(h->clock);
+    if (state && !k->ill_ns)
         log_event(&h->log, LOG_ERROR,
                   "store takes no messages reason=%s action=\"reading goes on\"",
                   LOG_QUOTE(bytes_str(why.text[0] ? why.text : err_text(state))));
-    else if (!state && *told)
-        log_event(&h->log, LOG_INFO, "store takes messages again");
-    *told = state;
+    if (state) {
+        k->ill_ns = now;
+    } else if (k->ill_ns && now - k->ill_ns > STORE_WELL_MS * 1000000ull) {
+        log_event(&h->log, LOG_INFO, "store takes messages again disk_used=%u%%", k->disk_used);
+        k->ill_ns = 0;
+    }
+}
+
+/* The disk fills up, or there is room again. */
+static void tell_space(struct house *h, struct keeper *k, const struct store_cleaned *got)
+{
+    if (got->used_percent)
+        k->disk_used = got->used_percent;
+    if (got->pressed && !k->pressed)
+        log_event(
+            &h->log, LOG_WARN,
+            "disk is filling up disk_used=%u%% limit=%lld%% action=\"nothing is old enough to "
+            "delete\" advice=\"make room, or lower fileReservedTime\"",
+            got->used_percent, (long long)h->options.settings->disk_max_used);
+    else if (got->looked && !got->pressed && k->pressed)
+        log_event(&h->log, LOG_INFO, "disk has room again disk_used=%u%%", k->disk_used);
+    if (got->looked)
+        k->pressed = got->pressed;
+}
+
+static void clean_store(struct house *h, struct keeper *k)
+{
+    struct store_cleaned got;
+    store_clean_turn(h->store, &got);
+    tell_space(h, k, &got);
+    if (got.log_files || got.queue_files)
+        log_event(&h->log, got.log_files ? LOG_INFO : LOG_DEBUG,
+                  "old files deleted log_files=%u queue_files=%u first=%llu disk_used=%u%%",
+                  got.log_files, got.queue_files, (unsigned long long)got.log_first, k->disk_used);
+    if (got.err)
+        log_limited(&h->log, &k->cleaning, LOG_ERROR,
+                    "cleaning failed reason=%s action=\"trying again\"",
+                    LOG_QUOTE(bytes_str(got.why.text[0] ? got.why.text : err_text(got.err))));
+    if (got.ahead && !k->ahead)
+        log_event(
+            &h->log, LOG_WARN,
+            "no next log file reason=%s action=\"appends go on in the present one, trying again\"",
+            LOG_QUOTE(bytes_str(got.ahead_why.text[0] ? got.ahead_why.text : err_text(got.ahead))));
+    else if (!got.ahead && k->ahead)
+        log_event(&h->log, LOG_INFO, "next log file made");
+    k->ahead = got.ahead;
 }
 
 /* Sleeps a little, or until there is something to save or the house closes. True: save at once. */
@@ -82,13 +137,13 @@ static void *keeper_thread(void *arg)
     struct house *h = arg;
     const uint64_t every_ns = (uint64_t)h->options.settings->save_offsets_ms * 1000000u;
     uint64_t next_save = clock_ns(h->clock) + every_ns;
-    struct log_limit trouble = {0};
-    enum err told = OK;
+    struct keeper k = {0};
     while (!closing(h)) {
         store_keep_turn(h->store);
-        tell_store_state(h, &told);
+        clean_store(h, &k);
+        tell_store_state(h, &k);
         if (keeper_pause(h) || clock_ns(h->clock) >= next_save) {
-            save_tables(h, &trouble);
+            save_tables(h, &k.trouble);
             next_save = clock_ns(h->clock) + every_ns;
         }
     }

@@ -31,19 +31,30 @@ static enum err check_delay_levels(const char *value, struct fault *why)
     return levels ? OK : fault_set(why, ERR_INVALID, "at least one delay such as 1s");
 }
 
-/* "04" or "02;14": hours of the day. */
-static enum err check_hours(const char *value, struct fault *why)
+/* "04" or "02;14": hours of the day, bit h for hour h. */
+static bool read_hours(const char *value, uint32_t *out)
 {
+    uint32_t hours = 0;
     for (const char *at = value;; at++) {
         char *end;
         long hour = strtol(at, &end, 10);
         if (end == at || hour < 0 || hour > 23 || (*end && *end != ';'))
-            return fault_set(why, ERR_INVALID,
-                             "hours of the day, 00 to 23, separated by semicolons");
+            return false;
+        hours |= 1u << hour;
         if (!*end)
-            return OK;
+            break;
         at = end;
     }
+    *out = hours;
+    return true;
+}
+
+static enum err check_hours(const char *value, struct fault *why)
+{
+    uint32_t hours;
+    return read_hours(value, &hours)
+               ? OK
+               : fault_set(why, ERR_INVALID, "hours of the day, 00 to 23, separated by semicolons");
 }
 
 /* Control characters separate the properties of a message, where some of these texts go, and would
@@ -193,12 +204,24 @@ static const struct conf_option options[] = {
         "flush the queues this often, in ms"),
     INT("flushConsumerOffsetInterval", save_offsets_ms, "5000", 100, 600000,
         "save topics, groups and offsets this often, in ms"),
+    BOOL("messageIndexEnable", index_enable, "true",
+         "keep an index, so that messages are found by key"),
+    INT("maxHashSlotNum", index_slots, "5000000", 16, 1000000000,
+        "slots of one index file; when changed, the index is built again from the log"),
+    INT("maxIndexNum", index_entries, "20000000", 16, 1000000000,
+        "keys of one index file; when changed, the index is built again from the log"),
     INT("fileReservedTime", reserved_hours, "72", 1, 1000000,
-        "hours a log file is kept; retention is not in effect yet, nothing is deleted"),
+        "hours a message is kept, consumed or not; whole log files are deleted, and never the "
+        "last"),
     TEXT("deleteWhen", delete_when, "04", check_hours,
-         "hours of the day to delete in; retention is not in effect yet"),
-    INT("diskMaxUsedSpaceRatio", disk_max_used, "75", 10, 95,
-        "percent of the disk from which to delete early; not in effect yet"),
+         "hours of the day, local time, in which to delete what is older, separated by semicolons"),
+    INT("diskMaxUsedSpaceRatio", disk_max_used, "75", 0, 100,
+        "percent of the disk in use above which it is deleted at any hour; counts as 10 to 95"),
+    INT("diskSpaceCleanForciblyRatio", disk_forced, "85", 0, 100,
+        "… above which the oldest is deleted whatever its age; counts as 30 to 85"),
+    INT("diskSpaceWarningLevelRatio", disk_warning, "90", 0, 100,
+        "… above which no messages are taken either, until the ratio before is met; counts as 35 "
+        "to 90"),
 
     BOOL("orderMessageEnable", order_enable, "false",
          "name server: routes carry the settings of ordered topics"),
@@ -209,6 +232,13 @@ static const struct conf_option options[] = {
 };
 
 const struct conf_table settings_table = {options, sizeof options / sizeof options[0]};
+
+uint32_t settings_delete_hours(const struct settings *s)
+{
+    uint32_t hours = 0;
+    invariant(read_hours(s->delete_when, &hours)); /* it was checked when it was set */
+    return hours;
+}
 
 enum err settings_check(const struct settings *s, struct fault *why)
 {

@@ -33,12 +33,14 @@ struct settings {
     char data[CONF_TEXT_MAX];
     int flush_type;
     int64_t log_file_size, queue_file_size;
+    bool index_enable;
+    int64_t index_slots, index_entries;
     int64_t flush_interval_ms, flush_least_pages, flush_thorough_interval_ms,
         queue_flush_interval_ms;
     int64_t save_offsets_ms;
     int64_t reserved_hours;
     char delete_when[CONF_TEXT_MAX];
-    int64_t disk_max_used;
+    int64_t disk_max_used, disk_forced, disk_warning;
     /* name server */
     bool order_enable, acting_master;
     /* log */
@@ -46,6 +48,9 @@ struct settings {
 };
 
 extern const struct conf_table settings_table;
+
+/* The hours that deleteWhen names, bit h for hour h. */
+uint32_t settings_delete_hours(const struct settings *settings);
 
 /* What no key can be refused for alone. */
 must_check enum err settings_check(const struct settings *settings, struct fault *why);

@@ -34,6 +34,15 @@ static void has_defaults_that_are_valid(void **state)
     assert_true(s.auto_topics);
     assert_int_equal(s.max_message_size, 4 << 20);
     assert_int_equal(s.idle_seconds, 120);
+    assert_int_equal(settings_delete_hours(&s), 1u << 4);
+}
+
+static void knows_the_hours_to_delete_in(void **state)
+{
+    (void)state;
+    struct settings s = defaults();
+    assert_int_equal(set(&s, "deleteWhen", "00;7;23", NULL), OK);
+    assert_int_equal(settings_delete_hours(&s), 1u | 1u << 7 | 1u << 23);
 }
 
 /* Help is one line that goes into a table, and no two options share a key or a place. */
@@ -140,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_defaults_that_are_valid),
+        cmocka_unit_test(knows_the_hours_to_delete_in),
         cmocka_unit_test(says_something_about_every_key),
         cmocka_unit_test(refuses_what_is_out_of_bounds),
         cmocka_unit_test(refuses_texts_with_what_would_be_valid),

@@ -112,6 +112,24 @@ TABLE(queue_table);
 
 #undef FIELDS
 
+/* ---- queries ---- */
+
+#define FIELDS query_fields
+
+static const struct field_rule query_message_table_rules[] = {
+    TEXT("topic", NEED, topic),         TEXT("key", NEED, key),
+    INT("maxNum", NEED, max),           LONG("beginTimestamp", NEED, begin_ms),
+    LONG("endTimestamp", NEED, end_ms), BOOL("_UNIQUE_KEY_QUERY", MAY, unique),
+};
+TABLE(query_message_table);
+
+static const struct field_rule view_message_table_rules[] = {
+    LONG("offset", NEED, offset),
+};
+TABLE(view_message_table);
+
+#undef FIELDS
+
 /* ---- clients ---- */
 
 #define FIELDS client_fields

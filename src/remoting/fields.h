@@ -62,6 +62,14 @@ struct offset_fields { /* 14, 15, 29, 30, 31, 32 */
 extern const struct field_table query_offset_table, update_offset_table, search_offset_table,
     queue_table;
 
+struct query_fields { /* 12, 33 */
+    struct bytes topic, key;
+    int32_t max;
+    int64_t begin_ms, end_ms, offset;
+    bool unique;
+};
+extern const struct field_table query_message_table, view_message_table;
+
 struct client_fields { /* 35, 38 */
     struct bytes client_id, producer_group, consumer_group;
 };

@@ -13,11 +13,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define CHECKPOINT_SIZE 4096
-#define SEAL_AT         2048 /* far from anything Apache may add */
-#define SEAL_MAGIC      0x4f4d5131u
-#define SEAL_SIZE       32
-#define SLACK_MS        3000 /* store times are not a sharp line: Apache's own margin */
+#define SEAL_AT    2048 /* far from anything Apache may add */
+#define SEAL_MAGIC 0x4f4d5131u
+#define SEAL_SIZE  32
+#define SLACK_MS   3000 /* store times are not a sharp line: Apache's own margin */
 
 enum err checkpoint_read(struct vfs *vfs, struct checkpoint *out, struct fault *why)
 {
@@ -75,7 +74,12 @@ enum err checkpoint_write(struct vfs *vfs, const struct checkpoint *c, struct fa
     if (err)
         return err;
     struct iovec part = {text, sizeof text};
-    err = vfs->calls->write(file, 0, &part, 1, why);
+    uint64_t size;
+    err = vfs->calls->size(file, &size, why);
+    if (!err && size > CHECKPOINT_SIZE) /* one of another size is not read */
+        err = vfs->calls->resize(file, CHECKPOINT_SIZE, why);
+    if (!err)
+        err = vfs->calls->write(file, 0, &part, 1, why);
     if (!err)
         err = vfs->calls->sync(file, why);
     vfs->calls->close(file);

@@ -37,6 +37,8 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         err = ERR_READ_ONLY;
     if (!err)
         err = (enum err)atomic_load_explicit(&store->derived.trouble, memory_order_relaxed);
+    if (!err && atomic_load_explicit(&store->cleaner.full, memory_order_relaxed))
+        err = ERR_DISK_FULL;
     if (!err && tail->soiled)
         err = tail_wipe(store);
     if (err) {
@@ -127,6 +129,38 @@ static enum err tail_wipe(struct store *store)
     return err;
 }
 
+/* Room: tail. The file behind the last one: that which was made ahead, or else it is made now. */
+static enum err next_file(struct store *store, uint64_t base)
+{
+    struct tail *tail = &store->tail;
+    bool made = tail->ahead == base + store->log.file_size;
+    tail->ahead = 0;
+    if (made && segment_adopt(&store->cache, &store->log, base, &tail->seg, NULL) == OK)
+        return OK;
+    return segment_make(&store->cache, &store->log, base, &tail->seg, NULL);
+}
+
+/* The keeper may meet an append here that makes the same file itself, so it neither empties nor
+ * removes anything: whoever comes first, the file has its full size and what was written. */
+enum err log_make_ahead(struct store *store, struct fault *why)
+{
+    struct tail *tail = &store->tail;
+    room_enter(&tail->room);
+    uint64_t base = store->log.end, end = base + store->log.file_size;
+    bool there = tail->ahead == end;
+    room_leave(&tail->room);
+    if (there)
+        return OK;
+    enum err err = segment_make_ahead(&store->cache, &store->log, base, why);
+    if (err)
+        return err;
+    room_enter(&tail->room);
+    if (store->log.end == base)
+        tail->ahead = end;
+    room_leave(&tail->room);
+    return OK;
+}
+
 /* Room: tail. Makes tail->seg the file that contains `position`. */
 static enum err tail_file(struct store *store, uint64_t position)
 {
@@ -135,7 +169,7 @@ static enum err tail_file(struct store *store, uint64_t position)
         return OK;
     segment_drop(take(&tail->seg));
     if (position == store->log.end || store->log.first == store->log.end)
-        return segment_make(&store->cache, &store->log, position, &tail->seg, NULL);
+        return next_file(store, position);
     return segment_get(&store->cache, &store->log, position, &tail->seg, NULL);
 }
 

@@ -2,8 +2,10 @@
 
 #include "base/crc32.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 /* What is appended is read back, byte for byte, at the offsets and positions that were told. */
 static void reads_back_what_was_appended(void **state)
@@ -360,6 +362,117 @@ static void many_threads_append_while_one_reads(void **state)
     house_clear(&h);
 }
 
+/* ---- the next file ---- */
+
+static ino_t inode(const struct house *h, const char *path)
+{
+    char full[512];
+    struct stat s;
+    house_path(h, path, full);
+    assert_int_equal(stat(full, &s), 0);
+    return s.st_ino;
+}
+
+static size_t log_files(const struct house *h)
+{
+    cleanup(free_at) uint64_t *bases = NULL;
+    size_t n;
+    assert_int_equal(fileset_list(h->disk, LOG_FOLDER, &bases, &n, NULL), OK);
+    return n;
+}
+
+/* ST-4: files have one size and are named by their first position, in 20 digits. The keeper makes
+ * the next one; the append that needs it takes that very file. */
+static void the_next_file_is_made_ahead(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    store_keep_turn(h.store);
+    assert_int_equal(house_size(&h, "commitlog/00000000000000000000"), HOUSE_LOG_FILE);
+    assert_int_equal(h.store->log.end, 0); /* not in the row yet */
+    ino_t first = inode(&h, "commitlog/00000000000000000000");
+    house_must_send(&h, 0, 1);
+    assert_int_equal(inode(&h, "commitlog/00000000000000000000"), first);
+    store_keep_turn(h.store);
+    assert_int_equal(house_size(&h, "commitlog/00000000000000065536"), HOUSE_LOG_FILE);
+    assert_int_equal(h.store->log.end, HOUSE_LOG_FILE);
+    ino_t second = inode(&h, "commitlog/00000000000000065536");
+
+    uint64_t n = 1;
+    while (h.store->log.end == HOUSE_LOG_FILE)
+        house_must_send(&h, n++, 1);
+    assert_int_equal(inode(&h, "commitlog/00000000000000065536"), second);
+    store_keep_turn(h.store);
+    unsigned long operations = h.fault->operations;
+    store_keep_turn(h.store); /* once is enough */
+    assert_int_equal(h.fault->operations, operations);
+    assert_int_equal(log_files(&h), 3);
+    house_dispatch(&h);
+    assert_int_equal(house_read_all(&h, NULL, 0), n);
+    house_must_close(&h);
+    house_clear(&h);
+}
+
+/* Nobody made it yet; or it is not as it was left. */
+static void an_append_makes_the_next_file_itself(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    uint64_t n = 0;
+    for (int how = 0; how < 3; how++) {
+        char path[PATH_SIZE];
+        fileset_path(path, LOG_FOLDER, h.store->log.end);
+        if (how > 0)
+            store_keep_turn(h.store);
+        if (how == 1)
+            house_remove(&h, path);
+        if (how == 2)
+            house_truncate(&h, path, 4711);
+        for (uint64_t end = h.store->log.end; h.store->log.end == end;)
+            house_must_send(&h, n++, 1);
+        assert_int_equal(house_size(&h, path), HOUSE_LOG_FILE);
+    }
+    assert_int_equal(log_files(&h), 3);
+    house_dispatch(&h);
+    assert_int_equal(house_read_all(&h, NULL, 0), n);
+    house_must_close(&h);
+    house_clear(&h);
+}
+
+/* A disk without room for the next file is told, and appends go on in this one. */
+static void no_room_for_the_next_file_is_told(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    house_must_send(&h, 0, 1);
+    struct store_cleaned got;
+    for (unsigned long at = 1; at <= 5; at++) {
+        vfs_fault_plan(h.fault, at, ULONG_MAX, ERR_DISK_FULL);
+        store_keep_turn(h.store);
+        vfs_fault_plan(h.fault, 0, 0, OK);
+        store_clean_turn(h.store, &got);
+        assert_int_equal(got.ahead, ERR_DISK_FULL);
+        assert_string_not_equal(got.ahead_why.text, "");
+        assert_int_equal(store_state(h.store, NULL), OK);
+        house_must_send(&h, at, 1);
+        clock_manual_advance(&h.clock, 1000); /* it is not tried before */
+    }
+    store_keep_turn(h.store);
+    store_clean_turn(h.store, &got);
+    assert_int_equal(got.ahead, OK);
+    assert_int_equal(log_files(&h), 2);
+    house_dispatch(&h);
+    assert_int_equal(house_read_all(&h, NULL, 0), 6);
+    house_must_close(&h);
+    house_clear(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +485,9 @@ int main(void)
         cmocka_unit_test(a_failed_write_leaves_nothing),
         cmocka_unit_test(stale_records_are_not_revived),
         cmocka_unit_test(many_threads_append_while_one_reads),
+        cmocka_unit_test(the_next_file_is_made_ahead),
+        cmocka_unit_test(an_append_makes_the_next_file_itself),
+        cmocka_unit_test(no_room_for_the_next_file_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,9 @@ static bool dispatch_step(struct store *store, struct arrival *out, size_t *n_ou
     enum err written = turn_write(store, out, n_out, err ? NULL : &why);
     if (!err)
         err = written;
+    enum err indexed = keys_turn_end(store, err ? NULL : &why);
+    if (!err)
+        err = indexed;
     if (err)
         derived->dispatched_ms =
             before_ms; /* what could be written will be met again and passed over */
@@ -99,7 +102,7 @@ static enum err take_record(struct store *store, const struct record *r, struct 
                          "the record at position %lld has queue offset %lld instead of %lld",
                          (long long)r->position, (long long)r->queue_offset,
                          (long long)turn_next(store->derived.turn, queue));
-    turn_add(store->derived.turn, queue, r);
+    turn_add(store, queue, r);
     return OK;
 }
 
@@ -112,6 +115,8 @@ static enum err read_file(struct store *store, const struct segment *seg, const 
         switch (log_look(map, seg->base, seg->size, *at, &r)) {
         case SIGHT_RECORD: {
             enum err err = record_has_unit(&r) ? take_record(store, &r, why) : OK;
+            if (!err)
+                err = keys_add(store, &r, why);
             if (err)
                 return err;
             derived->dispatched_ms = r.store_ms;
@@ -171,19 +176,43 @@ int64_t turn_next(const struct turn *turn, const struct queue *queue)
     return queue->turn == turn->number ? max + turn->slots[queue->slot].count : max;
 }
 
-void turn_add(struct turn *turn, struct queue *queue, const struct record *record)
+/* Apache's ladder, in seconds: 1s 5s 10s 30s 1m … 10m 20m 30m 1h 2h. */
+static const int32_t delay_defaults[] = {1,   5,   10,  30,  60,  120,  180,  240,  300,
+                                         360, 420, 480, 540, 600, 1200, 1800, 3600, 7200};
+
+/* A level above the ladder is its last one. */
+static int64_t delay_ms(const struct store_options *options, int32_t level)
 {
+    size_t n =
+        options->n_delays ? options->n_delays : sizeof delay_defaults / sizeof delay_defaults[0];
+    size_t i = (size_t)level < n ? (size_t)level - 1 : n - 1;
+    return options->n_delays ? options->delays_ms[i] : (int64_t)delay_defaults[i] * 1000;
+}
+
+/* Witness: CommitLog.checkMessageAndReturnSize. */
+int64_t unit_tags(const struct store_options *options, const struct record *record)
+{
+    struct bytes text;
+    int32_t level;
+    if (bytes_equal(record->topic, SCHEDULE_TOPIC) && props_get(record->props, PROP_DELAY, &text) &&
+        bytes_to_i32(text, &level) && level > 0)
+        return record->store_ms + delay_ms(options, level);
+    return props_get(record->props, PROP_TAGS, &text) ? tags_code(text) : 0;
+}
+
+void turn_add(struct store *store, struct queue *queue, const struct record *record)
+{
+    struct turn *turn = store->derived.turn;
     invariant(!turn_full(turn));
     if (queue->turn != turn->number) {
         queue->turn = turn->number;
         queue->slot = (uint32_t)turn->n_slots++;
         turn->slots[queue->slot] = (struct pending){.queue = queue};
     }
-    struct bytes tags;
     struct pending *slot = &turn->slots[queue->slot];
     slot->count++;
     slot->log_end = (uint64_t)record->position + record->size;
-    slot->tags_code = props_get(record->props, PROP_TAGS, &tags) ? tags_code(tags) : 0;
+    slot->tags_code = unit_tags(&store->options, record);
     turn->slot_of[turn->n] = queue->slot;
     turn->units[turn->n] = (struct unit){(uint64_t)record->position, record->size, slot->tags_code};
     turn->n++;

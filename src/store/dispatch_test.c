@@ -39,19 +39,21 @@ static void tells_which_queues_have_grown(void **state)
     house_clear(&h);
 }
 
-/* The units of one turn and one queue leave in one write (two where a queue file ends). */
+/* The units of one turn and one queue leave in one write (two where a queue file ends), and so do
+ * all of its keys, after the head of the first index file. */
 static void writes_once_for_each_queue(void **state)
 {
     (void)state;
     struct house h;
     house_init(&h, 1);
     h.options.queue_file_size = 20000;
+    h.options.index_entries = 10000;
     house_must_open(&h);
     for (uint64_t n = 0; n < 2400; n += 100)
         house_must_send(&h, n, 100);
     unsigned long before = h.fault->writes;
     assert_int_equal(store_dispatch_turn(h.store, news), HOUSE_TOPICS * HOUSE_QUEUES);
-    assert_int_equal(h.fault->writes, before + HOUSE_TOPICS * HOUSE_QUEUES);
+    assert_int_equal(h.fault->writes, before + HOUSE_TOPICS * HOUSE_QUEUES + 2);
     assert_int_equal(house_read_all(&h, NULL, 0), 2400);
     house_clear(&h);
 }
@@ -79,7 +81,9 @@ static void more_queues_than_one_turn_takes(void **state)
     assert_int_equal(turns, 4);
     assert_true(h.store->cache.n <=
                 OPEN_FILES_MAX); /* files that were not used lately are closed */
+    unsigned long syncs = h.fault->syncs;
     house_must_close(&h);
+    assert_true(h.fault->syncs - syncs < 20); /* many queues are synced together */
     house_must_open(&h);
     assert_int_equal(h.report.queues, QUEUES);
     assert_int_equal(h.report.examined_bytes, 0);
@@ -201,10 +205,56 @@ static void nothing_is_left_when_everybody_has_returned(void **state)
     house_clear(&h);
 }
 
+/* A delayed message's unit has the time it is due in place of the tag's hash, by the ladder of this
+ * store; whoever delivers finds the next one without touching the log. */
+static void a_delayed_message_has_its_time_as_tag(void **state)
+{
+    (void)state;
+    static const int64_t ladder[] = {700, 90000};
+    static const struct {
+        const char *topic, *props;
+        int64_t by_default, by_ladder; /* behind the store time; 0: the tag counts */
+    } cases[] = {
+        {"SCHEDULE_TOPIC_XXXX", "DELAY\0011\2TAGS\1TagA\2", 1000, 700},
+        {"SCHEDULE_TOPIC_XXXX", "TAGS\1TagA\2DELAY\0012\2", 5000, 90000},
+        {"SCHEDULE_TOPIC_XXXX", "TAGS\1TagA\2DELAY\00118\2", 7200000, 90000},
+        {"SCHEDULE_TOPIC_XXXX", "TAGS\1TagA\2DELAY\001999\2", 7200000, 90000},
+        {"SCHEDULE_TOPIC_XXXX", "TAGS\1TagA\2DELAY\1-1\2", 0, 0},
+        {"SCHEDULE_TOPIC_XXXX", "TAGS\1TagA\2DELAY\1soon\2", 0, 0},
+        {"SCHEDULE_TOPIC_XXXX", "TAGS\1TagA\2", 0, 0},
+        {"Other", "TAGS\1TagA\2DELAY\0012\2", 0, 0}, /* it has been delivered */
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        struct house h;
+        house_init(&h, 1);
+        if (i % 2) {
+            h.options.delays_ms = ladder;
+            h.options.n_delays = 2;
+        }
+        house_must_open(&h);
+        struct bytes topic = bytes_str(cases[i / 2].topic);
+        struct draft d = {.queue = store_queue(h.store, topic, 1),
+                          .topic = topic,
+                          .queue_id = 1,
+                          .props = bytes_str(cases[i / 2].props)};
+        d.born_host.ip_len = d.store_host.ip_len = 4;
+        struct stored out;
+        uint64_t end;
+        assert_int_equal(store_append(h.store, &d, 1, &out, &end), OK);
+        house_dispatch(&h);
+        struct unit unit;
+        assert_int_equal(queue_unit_at(h.store, d.queue, 0, &unit, NULL), OK);
+        int64_t delay = i % 2 ? cases[i / 2].by_ladder : cases[i / 2].by_default;
+        assert_int_equal(unit.tags_code, delay ? out.store_ms + delay : tags_code(BYTES("TagA")));
+        house_clear(&h);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tells_which_queues_have_grown),
+        cmocka_unit_test(a_delayed_message_has_its_time_as_tag),
         cmocka_unit_test(writes_once_for_each_queue),
         cmocka_unit_test(more_queues_than_one_turn_takes),
         cmocka_unit_test(goes_on_where_it_was_when_there_is_room_again),

@@ -77,6 +77,42 @@ enum err fileset_remove(struct cache *c, struct fileset *set, struct fault *why)
     return removed ? c->vfs->calls->sync_dir(c->vfs, set->folder, why) : OK;
 }
 
+enum err fileset_shift(struct cache *c, struct fileset *set, struct room *owner, struct fault *why)
+{
+    room_enter(&c->room);
+    uint64_t base = set->first;
+    invariant(set->end - set->first > set->file_size); /* the last file is never removed */
+    room_leave(&c->room);
+
+    char path[PATH_SIZE];
+    fileset_path(path, set->folder, base);
+    enum err err = c->vfs->calls->remove(c->vfs, path, why);
+    if (err == ERR_NOT_FOUND) { /* it went the last time, and the folder could not be synced */
+        fault_forget(why);
+        err = OK;
+    }
+    if (!err)
+        err = c->vfs->calls->sync_dir(c->vfs, set->folder, why);
+    if (err)
+        return err;
+
+    room_enter(owner);
+    room_enter(&c->room);
+    set->first = base + set->file_size;
+    room_leave(&c->room);
+    room_leave(owner);
+    cache_forget(c, set, base);
+    return OK;
+}
+
+void fileset_bounds(struct cache *c, const struct fileset *set, uint64_t *first, uint64_t *end)
+{
+    room_enter(&c->room);
+    *first = set->first;
+    *end = set->end;
+    room_leave(&c->room);
+}
+
 enum err fileset_sync(struct cache *c, struct fileset *set, uint64_t from, uint64_t to,
                       struct fault *why)
 {

@@ -9,10 +9,11 @@
 #define PAGE 4096
 #define QUEUE_LEAST_UNITS                                                                          \
     (2 * PAGE / UNIT_SIZE)       /* with less a queue waits for the thorough flush */
+#define SYNC_ALONE_MAX     64    /* more queues than that are synced together */
 #define QUEUE_THOROUGH_MS  60000 /* of all queues, and then the checkpoint */
 #define SYNC_FLUSH_LOOK_MS 500   /* an append wakes the flusher before */
 
-static uint64_t ms_between(uint64_t earlier_ns, uint64_t later_ns)
+uint64_t ms_between(uint64_t earlier_ns, uint64_t later_ns)
 {
     return later_ns > earlier_ns ? (later_ns - earlier_ns) / 1000000 : 0;
 }
@@ -146,6 +147,43 @@ static enum err queue_sync(struct store *store, struct queue *queue, int64_t fro
     return OK;
 }
 
+/* Room: derived, which is left while the disk works. One call for all of them: a sync for each of
+ * ten thousand queues takes a minute. */
+static enum err sync_together(struct store *store, struct list *todo, struct fault *why)
+{
+    struct derived *derived = &store->derived;
+    list_each(k, todo) {
+        struct queue *queue = list_entry(k, struct queue, dirty);
+        queue->syncing = atomic_load_explicit(&queue->max, memory_order_relaxed);
+        queue->syncing_end = queue->files.end;
+        queue->cut = false;
+    }
+    room_leave(&derived->room);
+    enum err err = store->vfs->calls->sync_all(store->vfs, why);
+    room_enter(&derived->room);
+    for (struct link *k; (k = list_pop(todo)) != NULL;) {
+        struct queue *queue = list_entry(k, struct queue, dirty);
+        if (!err) {
+            queue->synced = queue->syncing;
+            queue->known_end = queue->syncing_end;
+        }
+        if (err || queue->cut ||
+            atomic_load_explicit(&queue->max, memory_order_relaxed) > queue->synced)
+            list_add_tail(&derived->dirty, k); /* more has come meanwhile */
+    }
+    return err;
+}
+
+static bool longer_than(const struct list *list, size_t n)
+{
+    const struct link *k = list->head.next;
+    while (k != &list->head && n > 0) {
+        k = k->next;
+        n--;
+    }
+    return k != &list->head;
+}
+
 enum err queues_sync(struct store *store, int64_t least, struct fault *why)
 {
     struct derived *derived = &store->derived;
@@ -155,6 +193,8 @@ enum err queues_sync(struct store *store, int64_t least, struct fault *why)
     list_append_all(&todo, &derived->dirty);
 
     enum err err = OK;
+    if (least <= 1 && longer_than(&todo, SYNC_ALONE_MAX))
+        err = sync_together(store, &todo, why);
     for (struct link *k; (k = list_pop(&todo)) != NULL;) {
         struct queue *queue = list_entry(k, struct queue, dirty);
         int64_t from = queue->synced, to = atomic_load_explicit(&queue->max, memory_order_relaxed);
@@ -172,33 +212,45 @@ enum err queues_sync(struct store *store, int64_t least, struct fault *why)
     return err;
 }
 
+enum err queues_keep(struct store *store, int64_t least, int64_t *queues_ms)
+{
+    struct fault why = {0};
+    room_enter(&store->derived.room); /* before the sync: what comes meanwhile may miss it */
+    uint64_t upto = position_get(&store->positions.dispatched);
+    *queues_ms = store->derived.dispatched_ms;
+    room_leave(&store->derived.room);
+    enum err err = queues_sync(store, least, &why);
+    if (err)
+        store_fail(store, err, &why);
+    else if (least <= 1)
+        store->kept = upto;
+    return err;
+}
+
 void store_keep_turn(struct store *store)
 {
     uint64_t now_ns = clock_ns(store->options.clock);
-    if (store_failed(store) ||
-        ms_between(store->kept_ns, now_ns) < store->options.queue_flush_interval_ms)
+    bool due = ms_between(store->kept_ns, now_ns) >= store->options.queue_flush_interval_ms;
+    if (store_failed(store))
+        return;
+    if (due || store->ahead == OK) /* what failed is not tried at every turn */
+        store->ahead = log_make_ahead(store, &store->ahead_why);
+    if (!due)
         return;
     store->kept_ns = now_ns;
     atomic_store_explicit(&store->derived.trouble, OK,
                           memory_order_release); /* dispatch gets another chance */
     bool thorough = ms_between(store->kept_thorough_ns, now_ns) >= QUEUE_THOROUGH_MS;
 
-    room_enter(&store->derived.room);
-    int64_t queues_ms =
-        store->derived.dispatched_ms; /* before the sync: what comes meanwhile may miss it */
-    room_leave(&store->derived.room);
-    struct fault why = {0};
-    enum err err = queues_sync(store, thorough ? 1 : QUEUE_LEAST_UNITS, &why);
-    if (err) {
-        store_fail(store, err, &why);
-        return;
-    }
-    if (!thorough)
+    int64_t queues_ms;
+    enum err err = queues_keep(store, thorough ? 1 : QUEUE_LEAST_UNITS, &queues_ms);
+    if (err || !thorough)
         return;
     store->kept_thorough_ns = now_ns;
     store->checkpoint.queues_ms = queues_ms;
     store->checkpoint.log_ms =
         atomic_load_explicit(&store->flusher.flushed_ms, memory_order_acquire);
+    keys_keep(store);
     err = checkpoint_write(store->vfs, &store->checkpoint, NULL);
     (void)err; /* the one on disk stays true; next time again */
 }

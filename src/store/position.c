@@ -100,7 +100,7 @@ void store_fail(struct store *store, enum err err, const struct fault *why)
     room_leave(&store->cache.room);
 }
 
-enum err store_state(struct store *store, struct fault *why)
+enum err store_trouble(struct store *store, struct fault *why)
 {
     room_enter(&store->cache.room);
     enum err err = (enum err)atomic_load_explicit(&store->failed, memory_order_acquire);
@@ -110,4 +110,10 @@ enum err store_state(struct store *store, struct fault *why)
         *why = store->reason;
     room_leave(&store->cache.room);
     return err;
+}
+
+enum err store_state(struct store *store, struct fault *why)
+{
+    enum err err = store_trouble(store, why);
+    return err ? err : disk_state(store, why);
 }

@@ -277,10 +277,11 @@ enum err queue_cut(struct store *store, struct queue *queue, uint64_t position, 
     return OK;
 }
 
-enum err queue_find_min(struct store *store, struct queue *queue, struct fault *why)
+/* The first offset from `low` on that is still in the log. */
+static enum err search_min(struct store *store, struct queue *queue, int64_t low, struct fault *why)
 {
     uint64_t log_first = position_get(&store->positions.first);
-    int64_t low = (int64_t)(queue->files.first / UNIT_SIZE), high = queue_max(queue);
+    int64_t high = queue_max(queue);
     int64_t step = 0; /* the first guess is the first unit: nearly always right */
     while (low < high) {
         int64_t middle = low + step;
@@ -296,6 +297,16 @@ enum err queue_find_min(struct store *store, struct queue *queue, struct fault *
     }
     atomic_store_explicit(&queue->min, low, memory_order_release);
     return OK;
+}
+
+enum err queue_find_min(struct store *store, struct queue *queue, struct fault *why)
+{
+    return search_min(store, queue, (int64_t)(queue->files.first / UNIT_SIZE), why);
+}
+
+enum err queue_raise_min(struct store *store, struct queue *queue, struct fault *why)
+{
+    return search_min(store, queue, queue_min(store, queue), why);
 }
 
 uint64_t queues_units(struct store *store)

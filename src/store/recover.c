@@ -51,6 +51,8 @@ enum err store_recover(struct store *store, struct store_report *report, struct 
         err = build(&rec, why);
     if (!err)
         err = settle(&rec, why);
+    if (!err)
+        err = keys_open(store, report, why);
     room_leave(&store->derived.room);
     return err;
 }
@@ -266,7 +268,7 @@ static enum err record_restore(struct recovery *rec, const struct record *r, str
             rec->misplaced++; /* as Apache does: it takes the next place, whatever it says itself */
     }
     if (!err)
-        turn_add(turn, queue, r);
+        turn_add(store, queue, r);
     return err;
 }
 

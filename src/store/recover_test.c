@@ -66,6 +66,38 @@ static void after_a_crash_everything_written_is_there(void **state)
     house_clear(&h);
 }
 
+/* ST-7: `abort` is there while the store is open and after a crash, not after a clean stop. Either
+ * way the file made ahead does not count: the log ends where it ended. */
+static void a_file_made_ahead_is_nothing_to_recover(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    fill(&h, 0, 500);
+    for (int clean = 0; clean < 2; clean++) {
+        store_keep_turn(h.store);
+        uint64_t end = store_confirmed(h.store);
+        char ahead[PATH_SIZE];
+        fileset_path(ahead, LOG_FOLDER, h.store->log.end);
+        assert_true(house_has(&h, "abort"));
+        if (clean)
+            house_must_close(&h);
+        else
+            house_crash(&h);
+        assert_int_equal(house_has(&h, "abort"), !clean);
+        assert_int_equal(house_size(&h, ahead), HOUSE_LOG_FILE);
+        house_must_open(&h);
+        assert_int_equal(h.report.clean, clean);
+        assert_int_equal(h.report.log_end, end);
+        assert_int_equal(h.report.cut_bytes, 0);
+        assert_string_equal(h.report.note, "");
+        check_all(&h, 500);
+    }
+    house_must_close(&h);
+    house_clear(&h);
+}
+
 /* With a checkpoint only the files since then are read. */
 static void a_crash_is_recovered_from_the_checkpoint(void **state)
 {
@@ -432,11 +464,33 @@ static void queues_of_a_log_that_begins_later(void **state)
     house_clear(&h);
 }
 
+/* Somebody made the checkpoint longer: it cannot be read, and the next one that is written can. */
+static void a_checkpoint_of_another_size_is_written_anew(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    fill(&h, 0, 100);
+    house_must_close(&h);
+    house_truncate(&h, "checkpoint", 2 * CHECKPOINT_SIZE);
+    house_must_open(&h);
+    house_must_close(&h);
+    assert_int_equal(house_size(&h, "checkpoint"), CHECKPOINT_SIZE);
+    struct checkpoint c;
+    assert_int_equal(checkpoint_read(h.disk, &c, NULL), OK);
+    assert_true(c.sealed);
+    assert_int_equal(c.sealed_units, 100);
+    house_clear(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clean_stop_is_opened_without_reading_the_log),
+        cmocka_unit_test(a_checkpoint_of_another_size_is_written_anew),
         cmocka_unit_test(after_a_crash_everything_written_is_there),
+        cmocka_unit_test(a_file_made_ahead_is_nothing_to_recover),
         cmocka_unit_test(a_crash_is_recovered_from_the_checkpoint),
         cmocka_unit_test(a_changed_tail_is_cut_and_never_a_crash),
         cmocka_unit_test(a_torn_tail_is_cut),

@@ -87,7 +87,8 @@ static struct segment *cache_find(struct cache *c, struct fileset *set, uint64_t
 }
 
 /* Takes over `seg`, which is new and held by the caller alone, and returns what the caller is to
- * use: another one if somebody was faster. */
+ * use: another one if somebody was faster. A file that was removed while it was opened is not kept
+ * beyond its use: its space would stay taken. */
 static struct segment *cache_add(struct cache *c, struct fileset *set, struct segment *seg)
 {
     struct segment *out_of_place = NULL;
@@ -95,6 +96,8 @@ static struct segment *cache_add(struct cache *c, struct fileset *set, struct se
     struct segment *there = cache_find(c, set, seg->base);
     if (there) {
         out_of_place = seg;
+    } else if (seg->base < set->first || seg->base >= set->end) {
+        there = seg;
     } else {
         there = seg;
         counted_hold(&seg->owner); /* the cache's own */
@@ -187,6 +190,17 @@ enum err segment_get(struct cache *c, struct fileset *set, uint64_t position, st
     return OK;
 }
 
+/* The row has one more file, which is open. */
+static struct segment *segment_join(struct cache *c, struct fileset *set, struct segment *seg)
+{
+    room_enter(&c->room);
+    if (set->first == set->end)
+        set->first = seg->base;
+    set->end = seg->base + set->file_size;
+    room_leave(&c->room);
+    return cache_add(c, set, seg);
+}
+
 enum err segment_make(struct cache *c, struct fileset *set, uint64_t base, struct segment **out,
                       struct fault *why)
 {
@@ -210,14 +224,44 @@ enum err segment_make(struct cache *c, struct fileset *set, uint64_t base, struc
         (void)c->vfs->calls->remove(c->vfs, path, NULL); /* else the next attempt empties it */
         return err;
     }
-
-    room_enter(&c->room);
-    if (empty)
-        set->first = base;
-    set->end = base + set->file_size;
-    room_leave(&c->room);
-    *out = cache_add(c, set, seg);
+    *out = segment_join(c, set, seg);
     return OK;
+}
+
+enum err segment_make_ahead(struct cache *c, const struct fileset *set, uint64_t base,
+                            struct fault *why)
+{
+    char path[PATH_SIZE];
+    fileset_path(path, set->folder, base);
+    const struct vfs_calls *calls = c->vfs->calls;
+    struct vfs_file *file;
+    enum err err = calls->mkdir(c->vfs, set->folder, why);
+    if (!err)
+        err = calls->open(c->vfs, path, VFS_CREATE, &file, why);
+    if (err)
+        return err;
+    err = calls->resize(file, set->file_size, why);
+    if (!err)
+        err = calls->sync(file, why);
+    calls->close(file);
+    return err ? err : calls->sync_dir(c->vfs, set->folder, why);
+}
+
+enum err segment_adopt(struct cache *c, struct fileset *set, uint64_t base, struct segment **out,
+                       struct fault *why)
+{
+    char path[PATH_SIZE];
+    fileset_path(path, set->folder, base);
+    struct segment *seg;
+    enum err err = segment_new(c->vfs, path, VFS_WRITE, base, set->file_size, &seg, why);
+    if (err)
+        return err;
+    err = segment_check_size(seg, path, why);
+    if (err)
+        segment_drop(seg);
+    else
+        *out = segment_join(c, set, seg);
+    return err;
 }
 
 enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why)

@@ -71,6 +71,7 @@ enum err store_open(const struct store_options *options, struct store **out,
         return err;
     }
     store->checkpoint.sealed = false;
+    clean_init(store);
     if (report)
         *report = found;
     *out = store;
@@ -79,6 +80,7 @@ enum err store_open(const struct store_options *options, struct store **out,
 
 void store_abandon(struct store *store)
 {
+    keys_abandon(store);
     segment_drop(store->tail.seg);
     cache_clear(&store->cache);
     for (struct queue *queue = atomic_load(&store->queues_all), *older; queue; queue = older) {
@@ -103,7 +105,7 @@ static enum err dispatch_rest(struct store *store, struct fault *why)
         return ERR_NO_MEMORY;
     while (store_dispatch_turn(store, nobody) > 0)
         ;
-    return store_state(store, why);
+    return store_trouble(store, why); /* that the disk is nearly full is none */
 }
 
 static enum err checkpoint_seal(struct store *store, struct fault *why)
@@ -120,7 +122,7 @@ static enum err checkpoint_seal(struct store *store, struct fault *why)
 
 enum err store_close(struct store *store, struct fault *why)
 {
-    enum err err = store_failed(store) ? store_state(store, why) : OK;
+    enum err err = store_failed(store) ? store_trouble(store, why) : OK;
     if (!err)
         err = log_flush(store, position_get(&store->positions.written), store->tail.last_ms, why);
     if (err)
@@ -130,6 +132,10 @@ enum err store_close(struct store *store, struct fault *why)
         err = dispatch_rest(store, why);
     if (!err)
         err = queues_sync(store, 0, why);
+    if (!err)
+        err = clean_minima(store, why);
+    if (!err)
+        err = keys_close(store, why);
     if (!err)
         err = checkpoint_seal(store, why);
     if (!err)

@@ -22,7 +22,7 @@
  * queues; files (4) - lists of segments. Below the named positions everything is immutable, so
  * readers take no key beyond a few instructions in `files`. Threads: append, read, wait and
  * dispatch from any thread. The module starts none: somebody must call store_flush_turn,
- * store_dispatch_turn and store_keep_turn.
+ * store_dispatch_turn, store_keep_turn and store_clean_turn.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -36,6 +36,17 @@
 struct store;
 struct queue; /* lives as long as the store */
 
+/* How long messages are kept, consumed or not. Percentages are of the disk that the store is on and
+ * are brought into Apache's limits: 10..95, 30..85, 35..90. */
+struct store_retention {
+    int64_t reserved_ms; /* a log file may go when its last record is older: 72 h */
+    uint32_t
+        delete_hours; /* and then goes in these hours of the day, local time; bit h is hour h */
+    unsigned disk_max_used; /* … or at any hour above so many percent in use: 75 */
+    unsigned disk_forced;   /* above it the oldest file goes whatever its age: 85 */
+    unsigned disk_warning;  /* above it appends are refused as well, until disk_forced is met: 90 */
+};
+
 struct store_options {
     struct vfs *vfs; /* of the store's root folder; stays the caller's */
     struct clock *clock;
@@ -47,6 +58,10 @@ struct store_options {
     uint64_t flush_thorough_interval_ms; /* … but whatever there is this often, 10000 */
     uint64_t queue_flush_interval_ms;    /* 1000 */
     uint32_t max_record_size;            /* a record that is bigger is refused: 4 MiB + 64 KiB */
+    struct store_retention retention;
+    uint32_t index_slots, index_entries; /* of one index file: 5,000,000 and 20,000,000; 0: none */
+    const int64_t *delays_ms;            /* by delay level, the first is level 1; kept */
+    size_t n_delays;                     /* 0: Apache's ladder of 18 */
 };
 
 /* What opening found, for the operator. */
@@ -171,6 +186,26 @@ int64_t queue_search_time(struct store *store, struct queue *queue, int64_t ts);
 /* Store time of a queue's message; -1 when there is none. */
 int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offset);
 
+/* ---- by key ---- */
+
+#define STORE_QUERY_MAX 64
+
+struct store_query {
+    struct bytes topic, key;  /* a word of KEYS, or the UNIQ_KEY */
+    uint32_t max;             /* at most STORE_QUERY_MAX count */
+    int64_t begin_ms, end_ms; /* store time, both included */
+};
+
+struct store_found {
+    size_t n;
+    int64_t positions[STORE_QUERY_MAX]; /* rising; other keys with the same hash are among them */
+    int64_t end_ms, end_position;       /* how far the index goes; 0: it is empty */
+};
+
+/* Any thread, no key. ERR_UNSUPPORTED: this store keeps no index. */
+must_check enum err store_query(struct store *store, const struct store_query *query,
+                                struct store_found *out);
+
 /* ---- background turns: bounded steps, called by whoever the house decides ---- */
 
 /* News for waiting readers: this queue now ends at `max`. */
@@ -198,10 +233,71 @@ int store_flush_turn(struct store *store);
 void store_flush_wait(struct store *store, int timeout_ms);
 void store_flush_wake(struct store *store); /* for stopping */
 
-/* Flushes queues and writes the checkpoint, by interval. One thread. */
+/* Flushes queues and writes the checkpoint, by interval; sees to it that the next log file is there
+ * before it is needed. One thread: the keeper. */
 void store_keep_turn(struct store *store);
+
+/* What store_clean_turn found and did, for the operator. */
+struct store_cleaned {
+    bool looked;                     /* it was time to look at the disk */
+    unsigned used_percent;           /* of the disk; 0: not known */
+    bool refusing;                   /* appends are refused because of it */
+    bool pressed;                    /* above disk_max_used, and there was nothing to delete */
+    unsigned log_files, queue_files; /* deleted */
+    uint64_t log_first;              /* where the log begins now */
+    enum err err;                    /* what could not be done; it is tried again */
+    struct fault why;
+    enum err ahead; /* why the next log file cannot be made ahead; appends go on without */
+    struct fault ahead_why;
+};
+
+/* Removes what is older than the retention says: log files from the front, at most 10 in 10
+ * seconds, and then the queue files that point only there. The last file of a row stays, so an
+ * empty queue keeps its end for ever; so does what is not yet flushed and dispatched. Also finds
+ * out whether the disk is nearly full. Call it often: it knows when it is time. The keeper. */
+void store_clean_turn(struct store *store, struct store_cleaned *out);
+/* Deletes at any hour for the next 20 rounds (mqadmin deleteExpiredCommitLog). Any thread. */
+void store_clean_request(struct store *store);
 
 /* Why it stopped accepting messages: OK while it does. */
 enum err store_state(struct store *store, struct fault *why);
+
+/* ---- checking a folder that nobody has open ---- */
+
+enum check_grade {
+    CHECK_NOTE,   /* worth knowing; nothing is lost that the next start does not bring back */
+    CHECK_DAMAGE, /* something that was stored is not there as it should be */
+};
+
+struct check_finding {
+    enum check_grade grade;
+    const char *file; /* inside the folder */
+    int64_t at;       /* byte of that file; -1: the file as such */
+    const char *text;
+};
+
+struct check_summary {
+    bool clean; /* the last stop was */
+    uint64_t log_files, log_file_size, queue_file_size;
+    uint64_t log_first, log_end; /* positions */
+    uint64_t records, bytes;     /* that were read and verified */
+    uint64_t queues, units;
+    uint64_t notes, damages; /* all of them, told or not */
+};
+
+#define CHECK_FINDINGS_MAX 1000 /* more are only counted */
+
+struct check_calls {
+    void (*found)(void *user, const struct check_finding *finding);
+    /* Now and then: so many bytes of the log's files. May be NULL. */
+    void (*progress)(void *user, uint64_t done, uint64_t of);
+    void *user;
+};
+
+/* Reads everything and changes nothing: not a file, not a time of change. The sizes of files are
+ * taken from the folder. OK whatever was found; ERR_IN_USE with the pid when somebody has it open,
+ * ERR_NOT_FOUND when there is no store. */
+must_check enum err store_check(struct vfs *vfs, const struct check_calls *calls,
+                                struct check_summary *out, struct fault *why);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * From below: segment.c keeps files, open and mapped ones with a count, at most OPEN_FILES_MAX at a
  * time; commitlog.c owns the end of the log; position.c and flush.c the positions and who waits for
- * them; queue.c the queues; dispatch.c brings records into queues; read.c reads; recover.c and
- * checkpoint.c find out at the start where everything ended.
+ * them; queue.c the queues; dispatch.c brings records into queues; read.c reads; clean.c removes
+ * what is old; recover.c and checkpoint.c find out at the start where everything ended.
  */
 #ifndef STORE_STORE_INT_H
 #define STORE_STORE_INT_H
@@ -19,6 +19,8 @@
 
 #define LOG_FOLDER   "commitlog"
 #define QUEUE_FOLDER "consumequeue"
+
+#define SCHEDULE_TOPIC BYTES("SCHEDULE_TOPIC_XXXX") /* messages that wait for their delay level */
 
 /* For a failure that turned out to be none. */
 static inline void fault_forget(struct fault *why)
@@ -69,6 +71,13 @@ must_check enum err segment_get(struct cache *c, struct fileset *set, uint64_t p
 /* Makes the next file (any file if there is none yet), full of zeros. */
 must_check enum err segment_make(struct cache *c, struct fileset *set, uint64_t base,
                                  struct segment **out, struct fault *why);
+/* Makes a file that will be the next one, and puts it on the disk; it is not in the row before it
+ * is adopted. One that is there keeps what it has. */
+must_check enum err segment_make_ahead(struct cache *c, const struct fileset *set, uint64_t base,
+                                       struct fault *why);
+/* Takes it into the row. ERR_NOT_FOUND, ERR_DAMAGED: it is not there, or not of full size. */
+must_check enum err segment_adopt(struct cache *c, struct fileset *set, uint64_t base,
+                                  struct segment **out, struct fault *why);
 must_check enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why);
 must_check enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes,
                                   struct fault *why);
@@ -86,6 +95,12 @@ must_check enum err fileset_cut(struct cache *c, struct fileset *set, uint64_t p
                                 struct fault *why);
 /* Forgets and removes all of its files. */
 must_check enum err fileset_remove(struct cache *c, struct fileset *set, struct fault *why);
+/* Removes the first file, which is not the last. Only when that is sure to last does the row begin
+ * later, so a power loss never leaves a hole. Nobody else may change the start of the row; `owner`
+ * is the room of whoever looks at it, and not held by the caller. */
+must_check enum err fileset_shift(struct cache *c, struct fileset *set, struct room *owner,
+                                  struct fault *why);
+void fileset_bounds(struct cache *c, const struct fileset *set, uint64_t *first, uint64_t *end);
 /* Syncs the files that hold any byte of [from, to); what is out of bounds does not matter. */
 must_check enum err fileset_sync(struct cache *c, struct fileset *set, uint64_t from, uint64_t to,
                                  struct fault *why);
@@ -131,8 +146,11 @@ struct queue {
     int64_t synced;     /* offsets below are on the disk */
     bool cut;           /* shortened since the last sync */
     uint64_t known_end; /* files up to here are known to their folder on disk */
-    struct link dirty;  /* in derived.dirty */
-    uint64_t turn;      /* the dispatch turn that `slot` is of */
+    int64_t
+        syncing; /* what `synced` and `known_end` become when the sync that runs has gone well */
+    uint64_t syncing_end;
+    struct link dirty; /* in derived.dirty */
+    uint64_t turn;     /* the dispatch turn that `slot` is of */
     uint32_t slot;
 
     char folder[]; /* consumequeue/TOPIC/ID; the part after the first slash is its key */
@@ -154,6 +172,9 @@ must_check enum err queue_restart(struct store *store, struct queue *queue, int6
 void queue_mark_dirty(struct store *store, struct queue *queue);
 /* Not in a room: syncs what is not on disk. `least` units, or else it can wait. */
 must_check enum err queues_sync(struct store *store, int64_t least, struct fault *why);
+/* Keeper only. The same, and a failure is the store's; with `least` 1 raises `kept`. What is on
+ * disk then belongs to records up to `*queues_ms`. */
+must_check enum err queues_keep(struct store *store, int64_t least, int64_t *queues_ms);
 
 /* queue_load.c: at the start */
 must_check enum err queues_load(struct store *store, bool *incomplete, struct fault *why);
@@ -165,6 +186,8 @@ must_check enum err queue_measure(struct store *store, struct queue *queue, stru
 must_check enum err queue_cut(struct store *store, struct queue *queue, uint64_t position,
                               bool *incomplete, struct fault *why);
 must_check enum err queue_find_min(struct store *store, struct queue *queue, struct fault *why);
+/* While the store is open. Not in a room, but one at a time. */
+must_check enum err queue_raise_min(struct store *store, struct queue *queue, struct fault *why);
 must_check enum err queue_unit_at(struct store *store, struct queue *queue, int64_t offset,
                                   struct unit *out, struct fault *why);
 
@@ -177,10 +200,14 @@ struct tail {
     size_t staging_size;
     int64_t last_ms; /* store time of the last record */
     bool soiled;     /* a failed write may have left bytes behind the end */
+    uint64_t ahead;  /* the file behind the last one has been made and ends here; 0: it has not */
 
     struct list waits; /* struct store_wait, by rising position */
     bool flush_asked;  /* somebody wants the flusher before its time */
 };
+
+/* Keeper only. Sees to it that the file behind the last one is there before it is needed. */
+must_check enum err log_make_ahead(struct store *store, struct fault *why);
 
 enum log_sight {
     SIGHT_RECORD, /* a whole record that belongs there */
@@ -222,6 +249,9 @@ must_check enum err log_flush(struct store *store, uint64_t upto, int64_t upto_m
 /* The store takes no more messages; the first reason stays. */
 void store_fail(struct store *store, enum err err, const struct fault *why);
 bool store_failed(struct store *store);
+/* store_state without what only a nearly full disk is the reason of. */
+enum err store_trouble(struct store *store, struct fault *why);
+uint64_t ms_between(uint64_t earlier_ns, uint64_t later_ns);
 
 /* ---- dispatch.c ---- */
 
@@ -259,7 +289,10 @@ bool turn_full(const struct turn *turn);
 /* The offset that the next unit of this queue gets. */
 int64_t turn_next(const struct turn *turn, const struct queue *queue);
 /* Takes up a record; one without a place in a queue (prepared, rolled back) is passed over. */
-void turn_add(struct turn *turn, struct queue *queue, const struct record *record);
+void turn_add(struct store *store, struct queue *queue, const struct record *record);
+/* What a record's unit has as its third field: the hash of its tag, or in the topic of delayed
+ * messages the time when it is due. */
+int64_t unit_tags(const struct store_options *options, const struct record *record);
 /* Writes the units and empties the turn. What could be written is in `out`, if there is one. */
 must_check enum err turn_write(struct store *store, struct arrival *out, size_t *n_out,
                                struct fault *why);
@@ -267,6 +300,8 @@ void turn_forget(struct turn *turn);
 bool record_has_unit(const struct record *record);
 
 /* ---- checkpoint.c ---- */
+
+#define CHECKPOINT_SIZE 4096
 
 struct checkpoint {
     int64_t log_ms;    /* records up to this store time are on disk */
@@ -292,6 +327,20 @@ must_check enum err abort_exists(struct vfs *vfs, bool *out, struct fault *why);
 must_check enum err abort_write(struct vfs *vfs, struct fault *why);
 must_check enum err abort_remove(struct vfs *vfs, struct fault *why);
 
+/* ---- keys.c: the index as the store uses it ---- */
+
+struct index;
+
+/* Room: derived. After an error every record since the last good turn comes again. */
+must_check enum err keys_add(struct store *store, const struct record *record, struct fault *why);
+must_check enum err keys_turn_end(struct store *store, struct fault *why);
+/* After the log and the queues are settled. */
+must_check enum err keys_open(struct store *store, struct store_report *report, struct fault *why);
+void keys_keep(struct store *store); /* keeper */
+must_check enum err keys_forget(struct store *store, uint64_t first, struct fault *why);
+must_check enum err keys_close(struct store *store, struct fault *why);
+void keys_abandon(struct store *store);
+
 /* ---- recover.c ---- */
 
 must_check enum err store_recover(struct store *store, struct store_report *report,
@@ -304,6 +353,27 @@ must_check enum err damage_look(struct store *store, uint64_t end, struct store_
 must_check enum err damage_hole(struct store *store, uint64_t missing, const uint64_t *bases,
                                 size_t n, struct store_report *report, struct fault *why);
 
+/* ---- clean.c ---- */
+
+struct cleaner {
+    _Atomic unsigned full; /* percent of the disk in use when appends were stopped; 0: they go on */
+    _Atomic unsigned manual; /* rounds that somebody asked for */
+    /* Keeper only. */
+    uint64_t last_ns;
+    struct queue *sweep;  /* the next queue to bring in line; NULL: none */
+    uint64_t sweep_first; /* where the log began when the sweep did */
+    bool sweep_failed;    /* something could not be done: another sweep is needed */
+    uint64_t swept;       /* every queue is in line with a log that begins here */
+    uint64_t minima;      /* … or at least its minimum is */
+};
+
+void clean_init(struct store *store); /* at the end of opening */
+/* Before the seal: whatever was not swept yet gets its minimum, so that the next start counts the
+ * same. */
+must_check enum err clean_minima(struct store *store, struct fault *why);
+/* ERR_DISK_FULL while appends are refused because the disk is nearly full. */
+enum err disk_state(struct store *store, struct fault *why);
+
 /* ---- store.c ---- */
 
 struct store {
@@ -315,6 +385,8 @@ struct store {
     struct tail tail;
     struct flusher flusher;
     struct derived derived;
+    struct index *index; /* NULL: none is kept */
+    struct cleaner cleaner;
     struct map queues;                /* by key. Room: files */
     struct queue *_Atomic queues_all; /* newest first */
 
@@ -324,6 +396,9 @@ struct store {
     struct vfs_file *lock;
     struct checkpoint checkpoint;       /* keeper only */
     uint64_t kept_ns, kept_thorough_ns; /* keeper only */
+    uint64_t kept;  /* the units of everything in front of it are on disk. Keeper only */
+    enum err ahead; /* why there is no log file ahead. Keeper only */
+    struct fault ahead_why;
 };
 
 static inline struct queue *queue_newest(struct store *store)

@@ -29,6 +29,8 @@ void house_init(struct house *h, uint64_t seed)
         .flush_thorough_interval_ms = 10000,
         .queue_flush_interval_ms = 1000,
         .max_record_size = 32u << 10,
+        .index_slots = 16, /* small, so that files fill up and chains grow */
+        .index_entries = 300,
     };
 }
 
@@ -217,6 +219,24 @@ uint64_t message_check(const struct record *r)
     return n;
 }
 
+/* A message that can be read can also be found by its key. */
+static void key_check(struct house *h, uint64_t n, const struct record *r)
+{
+    char key[24];
+    struct store_query query = {
+        .topic = r->topic,
+        .key = bytes_of(key, (size_t)snprintf(key, sizeof key, "%llu", (unsigned long long)n)),
+        .max = STORE_QUERY_MAX,
+        .end_ms = INT64_MAX,
+    };
+    struct store_found found;
+    assert_int_equal(store_query(h->store, &query, &found), OK);
+    size_t hits = 0;
+    for (size_t i = 0; i < found.n; i++)
+        hits += found.positions[i] == r->position;
+    assert_int_equal(hits, 1);
+}
+
 struct reader {
     struct house *h;
     uint8_t *seen;
@@ -240,6 +260,8 @@ static void read_queue(void *user, struct bytes topic, int32_t queue_id, struct 
                 struct record r;
                 assert_int_equal(record_decode(rest, &r), OK);
                 uint64_t n = message_check(&r);
+                if (reader->h->options.index_slots)
+                    key_check(reader->h, n, &r);
                 assert_bytes_equal(r.topic, topic);
                 assert_int_equal(r.queue_id, queue_id);
                 assert_int_equal(r.queue_offset, offset++);

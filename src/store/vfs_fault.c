@@ -386,6 +386,29 @@ static enum err fault_sync_dir(struct vfs *v, const char *path, struct fault *wh
     return err;
 }
 
+static enum err fault_sync_all(struct vfs *v, struct fault *why)
+{
+    struct vfs_fault *f = fault_of(v);
+    LOCKED(f);
+    f->syncs++;
+    enum err err = fails(f) ? failing(f, why) : OK;
+    for (struct fault_node *n = f->nodes; !err && n; n = n->next) {
+        node_settle(n);
+        n->unsure = false;
+    }
+    for (struct fault_removed *r; !err && (r = f->removed) != NULL;) {
+        (void)f->below->calls->remove(f->below, r->trash, NULL);
+        f->removed = r->next;
+        free(r);
+    }
+    for (struct fault_folder *d; !err && (d = f->folders) != NULL;) {
+        f->folders = d->next;
+        free(d);
+    }
+    UNLOCK(f);
+    return err;
+}
+
 static enum err fault_list(struct vfs *v, const char *path,
                            void (*each)(void *user, const char *name, bool is_dir), void *user,
                            struct fault *why)
@@ -395,6 +418,18 @@ static enum err fault_list(struct vfs *v, const char *path,
     enum err err = fails(f) ? failing(f, why) : OK;
     UNLOCK(f);
     return err ? err : f->below->calls->list(f->below, path, each, user, why);
+}
+
+static enum err fault_space(struct vfs *v, struct vfs_space *out, struct fault *why)
+{
+    struct vfs_fault *f = fault_of(v);
+    LOCKED(f);
+    enum err err = fails(f) ? failing(f, why) : OK;
+    UNLOCK(f);
+    if (err || !f->space)
+        return err ? err : f->below->calls->space(f->below, out, why);
+    *out = f->space(f->space_user);
+    return OK;
 }
 
 /* ---- power loss ---- */
@@ -495,6 +530,8 @@ static const struct vfs_calls fault_calls = {
     .mkdir = fault_mkdir,
     .rename = fault_rename,
     .remove = fault_remove,
+    .sync_all = fault_sync_all,
     .sync_dir = fault_sync_dir,
     .list = fault_list,
+    .space = fault_space,
 };

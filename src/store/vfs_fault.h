@@ -25,6 +25,9 @@ struct vfs_fault {
     enum err fail_with;
     unsigned long writes, syncs;
 
+    struct vfs_space (*space)(void *user); /* what the disk says; NULL: the truth */
+    void *space_user;
+
     struct fault_node *nodes;
     struct fault_removed *removed;
     struct fault_folder *folders;

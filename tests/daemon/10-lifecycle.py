@@ -52,6 +52,24 @@ def _():
         tap.check(d.broker and not d.names, "addresses %r %r" % (d.names, d.broker))
 
 
+@tap.test("it serves on IPv6 as well, and ids carry the longer address")
+def _():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        tap.skip("no IPv6 loopback here")
+    with daemons.Daemon(args=["--bind", "::1"]) as d:
+        tap.check(d.broker.startswith("[::1]:"), "broker at %s" % d.broker)
+        with r.Client(d.names) as names, r.Client(d.broker) as client:
+            route = names.request(r.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).json()
+            tap.equal(route["brokerDatas"][0]["brokerAddrs"], {"0": d.broker}, "addresses")
+            sent = client.request(r.SEND_MESSAGE_V2, *r.send_v2("Six", b"x", queue_id=0))
+            tap.equal((sent.code, len(sent.ext["msgId"])), (r.SUCCESS, 56), "send")
+            found = client.request(33, {"offset": int(sent.ext["msgId"][40:], 16)})
+            message, = r.messages(found.body)
+            tap.equal((message.body, message.offset_id, message.born_host[0]), (b"x", sent.ext["msgId"], "::1"), "message")
+
+
 @tap.test("SIGTERM ends it with status 0 and leaves a folder that was closed cleanly")
 def _():
     with daemons.Daemon() as d:

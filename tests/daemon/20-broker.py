@@ -194,6 +194,33 @@ def _():
         tap.check(before <= earliest <= before + 60000, "earliest %d" % earliest)
 
 
+@tap.test("RM-12 messages are found by key, by unique key and by id, within their time")
+def _():
+    with connect() as client:
+        begin = int(time.time() * 1000) - 1000
+        sent = [send(client, "Keyed", b"%d" % i, queue=i % 4, properties={"KEYS": "key%d all" % (i % 10)})
+                for i in range(60)]
+
+        def find(key, first=begin, last=begin + 3600000, count=64, **more):
+            return client.request(12, dict({"topic": "Keyed", "key": key, "maxNum": count, "beginTimestamp": first,
+                                            "endTimestamp": last}, **more))
+        found = r.messages(find("key3").body)
+        tap.equal([m.body for m in found], [b"%d" % i for i in range(3, 60, 10)], "by a word of KEYS")
+        tap.equal(len(r.messages(find("all").body)), 60, "by the word they all have")
+        tap.equal(len(r.messages(find("all", count=5).body)), 5, "as many as were asked for")
+        unique = r.messages(find(sent[7].ext["transactionId"], _UNIQUE_KEY_QUERY=True).body)
+        tap.equal([m.body for m in unique], [b"7"], "by unique key")
+        tap.equal(find("key3", first=begin - 7200000, last=begin - 3600000).code, r.QUERY_NOT_FOUND, "before their time")
+        tap.equal(find("nobody").code, r.QUERY_NOT_FOUND, "an unknown key")
+        tap.equal(find("key3", count=-1).code, r.QUERY_NOT_FOUND, "a count that makes no sense")
+        place = int(sent[9].ext["msgId"][16:], 16)
+        message, = r.messages(client.request(33, {"offset": place}).body)
+        tap.equal((message.body, message.offset_id), (b"9", sent[9].ext["msgId"]), "by id")
+        for wrong in (-1, place + 1, 1 << 62):
+            got = client.request(33, {"offset": wrong})
+            tap.check(got.code == r.SYSTEM_ERROR and str(wrong) in got.remark, "place %d: %r" % (wrong, got.remark))
+
+
 @tap.test("offsets are kept for each group, by request and by pull")
 def _():
     with connect() as client:

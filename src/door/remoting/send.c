@@ -140,6 +140,8 @@ static struct bytes id_list(struct arena *arena, const struct addr *host,
  * producer would take those for final and not try again. */
 static int32_t send_code_of(enum err err)
 {
+    if (err == ERR_MALFORMED)
+        return RES_MESSAGE_ILLEGAL;
     bool of_files = err == ERR_NOT_FOUND || err == ERR_EXISTS || err == ERR_RANGE;
     return of_files ? RES_SYSTEM_ERROR : response_code_of(err);
 }
