@@ -48,8 +48,8 @@ struct topic {
 };
 
 struct group {
-    struct group_settings set;
-    char name[];
+    struct group_settings set; /* its slices point into this allocation */
+    char text[];
 };
 
 /* How far one group has come in one topic. Queue numbers in files are anybody's, so they are

@@ -16,13 +16,18 @@ struct group *group_find(struct broker *b, struct bytes name)
 enum err group_put(struct broker *b, const struct group_settings *set, struct group **out)
 {
     room_held(&b->room);
-    struct group *group = calloc(1, sizeof *group + set->name.len);
+    size_t texts = set->name.len + set->attributes.len + set->retry_policy.len;
+    struct group *group = calloc(1, sizeof *group + texts);
     if (!group)
         return ERR_NO_MEMORY;
     group->set = *set;
-    if (set->name.len)
-        memcpy(group->name, set->name.at, set->name.len);
-    group->set.name = bytes_of(group->name, set->name.len);
+    struct wr w = wr_over(group->text, texts);
+    struct bytes *kept[] = {&group->set.name, &group->set.attributes, &group->set.retry_policy};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        struct bytes text = *kept[i];
+        *kept[i] = bytes_of(w.at, text.len);
+        wr_bytes_of(&w, text);
+    }
 
     struct group *old = map_remove(&b->groups, set->name);
     enum err err = map_put(&b->groups, group->set.name, group);

@@ -168,14 +168,18 @@ static void what_we_do_not_understand_in_a_group_file_is_kept(void **state)
     struct rig *rig = *state;
     file_write(rig, paths[TABLE_GROUPS], "",
                "{\"forbiddenTable\":{\"g\":{\"T\":2}},\"subscriptionGroupTable\":{\"g\":{"
-               "\"retryMaxTimes\":4}}}");
+               "\"retryMaxTimes\":4,\"attributes\":{\"a\":\"b\"},"
+               "\"groupRetryPolicy\":{\"type\":\"EXPONENTIAL\"}}}}");
     for (int round = 0; round < 2; round++) {
         struct fault why = {0};
         assert_int_equal(rig_start(rig, &why),
                          OK); /* system groups are missing, so it is written anew */
         assert_bytes_equal(buf_bytes(&rig->broker->forbidden), BYTES("{\"g\":{\"T\":2}}"));
         room_enter(&rig->broker->room);
-        assert_int_equal(group_find(rig->broker, BYTES("g"))->set.retry_max, 4);
+        const struct group_settings *set = &group_find(rig->broker, BYTES("g"))->set;
+        assert_int_equal(set->retry_max, 4);
+        assert_bytes_equal(set->attributes, BYTES("{\"a\":\"b\"}"));
+        assert_bytes_equal(set->retry_policy, BYTES("{\"type\":\"EXPONENTIAL\"}"));
         room_leave(&rig->broker->room);
         rig_stop(rig);
     }

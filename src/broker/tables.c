@@ -82,7 +82,9 @@ enum err group_rows_read(struct bytes text, struct arena *arena, struct group_ro
         return ERR_NO_MEMORY;
     json_each(node, table) {
         struct group_settings *row = &t.rows[t.n];
-        *row = group_settings_read(node, node->key->text);
+        enum err err = group_settings_read(node, node->key->text, arena, row);
+        if (err)
+            return err;
         if (row->name.len == 0 || row->name.len > NAME_MAX_ANY || node->type != JSON_OBJECT)
             return fault_set(why, ERR_DAMAGED, "entry %zu is no group", t.n);
         if (row->retry_queues > QUEUES_MAX)

@@ -173,6 +173,7 @@ struct group_settings {
     int32_t retry_queues, retry_max;
     int64_t broker_id, slow_broker_id;
     int32_t sys_flag, consume_timeout_min;
+    struct bytes attributes, retry_policy; /* JSON objects as text; empty: Apache's defaults */
 };
 
 struct data_version {
@@ -188,7 +189,8 @@ struct group_settings group_settings_default(struct bytes name);
  * ERR_NO_MEMORY: no room for the attributes. */
 must_check enum err topic_settings_read(const struct json *node, struct bytes name,
                                         struct arena *arena, struct topic_settings *out);
-struct group_settings group_settings_read(const struct json *node, struct bytes name);
+must_check enum err group_settings_read(const struct json *node, struct bytes name,
+                                        struct arena *arena, struct group_settings *out);
 struct data_version data_version_read(const struct json *node);
 void topic_settings_write(struct json_out *w, const struct topic_settings *t);
 void group_settings_write(struct json_out *w, const struct group_settings *g);

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "msg/msg.h"
 
-#define ATTRIBUTES_MAX 65536
+#define OBJECT_MAX 65536 /* bytes of an object that is carried along as text */
 
 static int32_t int32_of(const struct json *object, const char *name, int32_t fallback)
 {
@@ -24,13 +24,13 @@ static struct bytes name_of(const struct json *object, const char *member, struc
 }
 
 /* The object written compactly into the arena; nothing for {} and for what is no object. */
-static enum err attributes_read(const struct json *node, struct arena *arena, struct bytes *out)
+static enum err object_read(const struct json *node, struct arena *arena, struct bytes *out)
 {
     *out = (struct bytes){0};
     if (!node || node->type != JSON_OBJECT || node->n == 0)
         return OK;
 
-    struct buf text = buf_upto(ATTRIBUTES_MAX);
+    struct buf text = buf_upto(OBJECT_MAX);
     json_put(&(struct json_out){.buf = &text}, node);
     enum err err = text.err;
     if (!err) {
@@ -70,14 +70,15 @@ enum err topic_settings_read(const struct json *node, struct bytes name, struct 
     struct bytes filter = json_text(json_member(node, "topicFilterType"), BYTES(""));
     t.multi_tag = bytes_equal(filter, BYTES("MULTI_TAG"));
 
-    enum err err = attributes_read(json_member(node, "attributes"), arena, &t.attributes);
+    enum err err = object_read(json_member(node, "attributes"), arena, &t.attributes);
     if (err)
         return err;
     *out = t;
     return OK;
 }
 
-struct group_settings group_settings_read(const struct json *node, struct bytes name)
+enum err group_settings_read(const struct json *node, struct bytes name, struct arena *arena,
+                             struct group_settings *out)
 {
     struct group_settings g = group_settings_default(name_of(node, "groupName", name));
     g.consume_enable = bool_of(node, "consumeEnable", g.consume_enable);
@@ -92,7 +93,13 @@ struct group_settings group_settings_read(const struct json *node, struct bytes 
         json_int(json_member(node, "whichBrokerWhenConsumeSlowly"), g.slow_broker_id);
     g.sys_flag = int32_of(node, "groupSysFlag", g.sys_flag);
     g.consume_timeout_min = int32_of(node, "consumeTimeoutMinute", g.consume_timeout_min);
-    return g;
+    enum err err = object_read(json_member(node, "attributes"), arena, &g.attributes);
+    if (!err)
+        err = object_read(json_member(node, "groupRetryPolicy"), arena, &g.retry_policy);
+    if (err)
+        return err;
+    *out = g;
+    return OK;
 }
 
 struct data_version data_version_read(const struct json *node)
@@ -104,17 +111,18 @@ struct data_version data_version_read(const struct json *node)
     };
 }
 
+static void object_write(struct json_out *w, const char *name, struct bytes text,
+                         struct bytes fallback)
+{
+    json_key(w, name);
+    buf_add(w->buf, text.len > 0 ? text : fallback); /* an object as text already */
+    w->comma = true;
+}
+
 void topic_settings_write(struct json_out *w, const struct topic_settings *t)
 {
     json_open(w);
-    json_key(w, "attributes");
-    if (t->attributes.len > 0) {
-        buf_add(w->buf, t->attributes); /* an object as text already */
-        w->comma = true;
-    } else {
-        json_open(w);
-        json_close(w);
-    }
+    object_write(w, "attributes", t->attributes, BYTES("{}"));
     json_bool_member(w, "order", t->order);
     json_int_member(w, "perm", t->perm);
     json_int_member(w, "readQueueNums", t->read_queues);
@@ -128,9 +136,7 @@ void topic_settings_write(struct json_out *w, const struct topic_settings *t)
 void group_settings_write(struct json_out *w, const struct group_settings *g)
 {
     json_open(w);
-    json_key(w, "attributes");
-    json_open(w);
-    json_close(w);
+    object_write(w, "attributes", g->attributes, BYTES("{}"));
     json_int_member(w, "brokerId", g->broker_id);
     json_bool_member(w, "consumeBroadcastEnable", g->broadcast_enable);
     json_bool_member(w, "consumeEnable", g->consume_enable);
@@ -138,10 +144,7 @@ void group_settings_write(struct json_out *w, const struct group_settings *g)
     json_bool_member(w, "consumeMessageOrderly", g->orderly);
     json_int_member(w, "consumeTimeoutMinute", g->consume_timeout_min);
     json_text_member(w, "groupName", g->name);
-    json_key(w, "groupRetryPolicy");
-    json_open(w);
-    json_text_member(w, "type", BYTES("CUSTOMIZED"));
-    json_close(w);
+    object_write(w, "groupRetryPolicy", g->retry_policy, BYTES("{\"type\":\"CUSTOMIZED\"}"));
     json_int_member(w, "groupSysFlag", g->sys_flag);
     json_bool_member(w, "notifyConsumerIdsChangedEnable", g->notify_changes);
     json_int_member(w, "retryMaxTimes", g->retry_max);

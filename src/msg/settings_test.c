@@ -66,7 +66,8 @@ static void a_topic_goes_both_ways(void **state)
 static void a_group_goes_both_ways(void **state)
 {
     struct desk *d = *state;
-    struct group_settings g = group_settings_read(parsed(d, group_text), BYTES("g"));
+    struct group_settings g;
+    assert_int_equal(group_settings_read(parsed(d, group_text), BYTES("g"), &d->arena, &g), OK);
     group_settings_write(&(struct json_out){.buf = &d->out}, &g);
     assert_bytes_equal(buf_bytes(&d->out), bytes_str(group_text));
 
@@ -80,12 +81,17 @@ static void a_group_goes_both_ways(void **state)
         .slow_broker_id = 6,
         .sys_flag = 7,
         .consume_timeout_min = 8,
+        .attributes = BYTES("{\"a\":\"b\"}"),
+        .retry_policy = BYTES("{\"exponentialRetryPolicy\":{\"max\":9},\"type\":\"EXPONENTIAL\"}"),
     };
     buf_clear(&d->out);
     group_settings_write(&(struct json_out){.buf = &d->out}, &g);
     const struct json *node;
     assert_int_equal(json_parse(buf_bytes(&d->out), &d->arena, &node, NULL), OK);
-    struct group_settings again = group_settings_read(node, BYTES(""));
+    struct group_settings again;
+    assert_int_equal(group_settings_read(node, BYTES(""), &d->arena, &again), OK);
+    assert_bytes_equal(again.attributes, g.attributes);
+    assert_bytes_equal(again.retry_policy, g.retry_policy);
     assert_bytes_equal(again.name, g.name);
     assert_false(again.consume_enable || again.from_min_enable || again.broadcast_enable);
     assert_false(again.notify_changes);
@@ -114,7 +120,8 @@ static void absent_members_take_the_defaults(void **state)
         assert_false(t.order || t.multi_tag);
         assert_int_equal(t.attributes.len, 0);
     }
-    struct group_settings g = group_settings_read(parsed(d, "{}"), BYTES("g"));
+    struct group_settings g;
+    assert_int_equal(group_settings_read(parsed(d, "{}"), BYTES("g"), &d->arena, &g), OK);
     group_settings_write(&(struct json_out){.buf = &d->out}, &g);
     assert_bytes_equal(buf_bytes(&d->out), bytes_str(group_text));
 }
