@@ -71,6 +71,8 @@ static enum err open_store(struct house *h, struct fault *why)
         .flush_thorough_interval_ms = (uint64_t)s->flush_thorough_interval_ms,
         .queue_flush_interval_ms = (uint64_t)s->queue_flush_interval_ms,
         .max_record_size = (uint32_t)s->max_message_size + 65536,
+        .delays_ms = h->delays_ms,
+        .n_delays = settings_delays(s, h->delays_ms),
         .index_slots = s->index_enable ? (uint32_t)s->index_slots : 0,
         .index_entries = (uint32_t)s->index_entries,
         .retention =

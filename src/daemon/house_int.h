@@ -34,6 +34,7 @@ struct house {
     struct vfs *vfs, *names_vfs;
     struct vfs_file *names_lock;
     struct names *names;
+    int64_t delays_ms[DELAY_LEVELS_MAX]; /* the delay ladder; the store keeps a pointer to it */
     struct store *store;
     struct broker *broker;
     struct door *door;

@@ -13,22 +13,53 @@ static const char *const flush_types[] = {"ASYNC_FLUSH", "SYNC_FLUSH", NULL};
 static const char *const broker_roles[] = {"ASYNC_MASTER", "SYNC_MASTER", "SLAVE", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 
-/* "1s 5s 10s 30s 1m …": numbers with a unit of s, m, h or d, at least one. */
-static enum err check_delay_levels(const char *value, struct fault *why)
+static int64_t unit_ms(char unit)
 {
-    int levels = 0;
-    for (const char *at = value; *at;) {
+    switch (unit) {
+    case 's':
+        return 1000;
+    case 'm':
+        return 60 * 1000;
+    case 'h':
+        return 3600 * 1000;
+    case 'd':
+        return 24 * 3600 * 1000;
+    default:
+        return 0;
+    }
+}
+
+/* "1s 5s 10s 30s 1m …": numbers with a unit of s, m, h or d. How many; 0: it is no such list. */
+static size_t read_delays(const char *value, int64_t out[DELAY_LEVELS_MAX])
+{
+    size_t n = 0;
+    for (const char *at = value; *at; n++) {
         char *end;
         long number = strtol(at, &end, 10);
-        if (end == at || number <= 0 || number > 1000000 || !*end || !strchr("smhd", *end) ||
-            (end[1] && end[1] != ' '))
-            return fault_set(why, ERR_INVALID,
-                             "delays such as \"1s 5s 2m 1h 1d\", separated by blanks");
-        levels++;
+        bool good = end != at && number > 0 && number <= 1000000 && unit_ms(*end) &&
+                    (!end[1] || end[1] == ' ') && n < DELAY_LEVELS_MAX;
+        if (!good)
+            return 0;
+        out[n] = number * unit_ms(*end);
         at = end + 1;
         at += strspn(at, " ");
     }
-    return levels ? OK : fault_set(why, ERR_INVALID, "at least one delay such as 1s");
+    return n;
+}
+
+static enum err check_delay_levels(const char *value, struct fault *why)
+{
+    int64_t delays[DELAY_LEVELS_MAX];
+    return read_delays(value, delays)
+               ? OK
+               : fault_set(why, ERR_INVALID,
+                           "1 to %d delays such as \"1s 5s 2m 1h 1d\", separated by blanks",
+                           DELAY_LEVELS_MAX);
+}
+
+size_t settings_delays(const struct settings *settings, int64_t out[DELAY_LEVELS_MAX])
+{
+    return read_delays(settings->delay_levels, out);
 }
 
 /* "04" or "02;14": hours of the day, bit h for hour h. */

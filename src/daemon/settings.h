@@ -52,6 +52,10 @@ extern const struct conf_table settings_table;
 /* The hours that deleteWhen names, bit h for hour h. */
 uint32_t settings_delete_hours(const struct settings *settings);
 
+/* The delay ladder in ms, level 1 first; how many levels it has. */
+#define DELAY_LEVELS_MAX 64
+size_t settings_delays(const struct settings *settings, int64_t out[DELAY_LEVELS_MAX]);
+
 /* What no key can be refused for alone. */
 must_check enum err settings_check(const struct settings *settings, struct fault *why);
 

@@ -46,6 +46,21 @@ static void knows_the_hours_to_delete_in(void **state)
 }
 
 /* Help is one line that goes into a table, and no two options share a key or a place. */
+static void knows_the_delay_ladder(void **state)
+{
+    (void)state;
+    struct settings s;
+    int64_t delays[DELAY_LEVELS_MAX];
+    assert_int_equal(conf_defaults(&settings_table, &s, NULL), OK);
+    assert_int_equal(settings_delays(&s, delays), 18);
+    assert_int_equal(delays[0], 1000);
+    assert_int_equal(delays[17], 2 * 3600 * 1000);
+    assert_int_equal(set(&s, "messageDelayLevel", "5m  1d", NULL), OK);
+    assert_int_equal(settings_delays(&s, delays), 2);
+    assert_int_equal(delays[0], 300000);
+    assert_int_equal(delays[1], 86400000);
+}
+
 static void says_something_about_every_key(void **state)
 {
     (void)state;
@@ -150,6 +165,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_defaults_that_are_valid),
         cmocka_unit_test(knows_the_hours_to_delete_in),
+        cmocka_unit_test(knows_the_delay_ladder),
         cmocka_unit_test(says_something_about_every_key),
         cmocka_unit_test(refuses_what_is_out_of_bounds),
         cmocka_unit_test(refuses_texts_with_what_would_be_valid),
