@@ -119,7 +119,7 @@ static void refuses_texts_with_what_would_be_valid(void **state)
         {"regionId", long_text, "at most 255 bytes"},
         {"regionId", "a\001b", "no control characters"}, /* it would be a property of its own */
         {"mappedFileSizeConsumeQueue", "6000001", "multiple of 20"},
-        {"messageDelayLevel", "", "at least one delay"},
+        {"messageDelayLevel", "", "1 to 64 delays"},
         {"messageDelayLevel", "1s 5x", "separated by blanks"},
         {"messageDelayLevel", "1s,5s", "separated by blanks"},
         {"messageDelayLevel", "0s", "separated by blanks"},
