@@ -135,7 +135,7 @@ static size_t index_files(struct scene *s)
     return names.n;
 }
 
-/* ST-10: with a retention of a minute, files whose messages are older are gone although nobody has
+/* With a retention of a minute, files whose messages are older are gone although nobody has
  * consumed them; what is younger stays, and offsets go on. */
 static void what_is_older_than_the_retention_is_gone(void **state)
 {
@@ -494,7 +494,7 @@ static void damage_does_not_stop_retention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_older_than_the_retention_is_gone),
+        test_of_row("ST-10", what_is_older_than_the_retention_is_gone),
         cmocka_unit_test(an_empty_queue_keeps_its_end),
         cmocka_unit_test(a_sweep_is_done_in_steps),
         cmocka_unit_test(what_is_not_flushed_or_dispatched_stays),

@@ -281,10 +281,10 @@ static void keeps_queues_and_checkpoint_by_interval(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_sync_confirms_all_that_waits),
+        test_of_row("FR-1", one_sync_confirms_all_that_waits),
         cmocka_unit_test(a_flush_reaches_over_files),
         cmocka_unit_test(a_failed_sync_is_for_good),
-        cmocka_unit_test(asynchronous_flush_keeps_its_intervals),
+        test_of_row("FR-2", asynchronous_flush_keeps_its_intervals),
         cmocka_unit_test(an_append_wakes_the_flusher),
         cmocka_unit_test(keeps_queues_and_checkpoint_by_interval),
     };

@@ -63,6 +63,57 @@ static void a_query_keeps_to_its_time_range(void **state)
     assert_int_equal(find(topic, "5", now_ms - 3600000, now_ms + 3600000), 1);
 }
 
+#define SHARING 24 /* messages with one key, among others, over several index files */
+
+static struct stored send_sharing(uint64_t n)
+{
+    struct message_room room;
+    struct draft d = house_message(&house, n, &room);
+    d.topic = BYTES("Shared");
+    d.queue = store_queue(house.store, d.topic, d.queue_id);
+    d.props = BYTES("KEYS\1one shared two\2");
+    struct stored out;
+    uint64_t end;
+    assert_int_equal(store_append(house.store, &d, 1, &out, &end), OK);
+    assert_int_equal(out.err, OK);
+    house_must_send(&house, n + 1, 59);
+    house_dispatch(&house);
+    return out;
+}
+
+static void check_range(const struct stored *sent, size_t from, size_t to)
+{
+    struct store_query query = {BYTES("Shared"), BYTES("shared"), STORE_QUERY_MAX,
+                                sent[from].store_ms, sent[to].store_ms};
+    struct store_found found;
+    assert_int_equal(store_query(house.store, &query, &found), OK);
+    assert_int_equal(found.n, to - from + 1);
+    for (size_t i = from; i <= to; i++)
+        assert_int_equal(found.positions[i - from], sent[i].position);
+}
+
+/* Every range that begins and ends with a message, both included. An index counts in seconds since
+ * its first entry (that is the format), so the messages are whole seconds apart. */
+static void a_query_finds_exactly_its_range(void **state)
+{
+    (void)state;
+    struct stored sent[SHARING];
+    for (size_t i = 0; i < SHARING; i++) {
+        clock_manual_advance(&house.clock, 7000);
+        sent[i] = send_sharing(SENT + i * 60);
+    }
+    for (int start = 0; start < 3; start++) {
+        for (size_t from = 0; from < SHARING; from++)
+            for (size_t to = from; to < SHARING; to++)
+                check_range(sent, from, to);
+        if (start == 0)
+            house_must_close(&house);
+        else
+            house_crash(&house);
+        house_must_open(&house);
+    }
+}
+
 static void keys_survive_a_clean_stop(void **state)
 {
     (void)state;
@@ -118,10 +169,16 @@ static void a_store_without_an_index_says_so(void **state)
 int main(void)
 {
 #define KEYS(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        KEYS(every_message_is_found_by_its_key), KEYS(a_query_keeps_to_its_time_range),
-        KEYS(keys_survive_a_clean_stop),         KEYS(keys_survive_a_crash),
-        KEYS(a_lost_index_is_built_again),       KEYS(a_store_without_an_index_says_so),
+    struct CMUnitTest tests[] = {
+        test_of_row("ST-6", a_query_finds_exactly_its_range),
+        KEYS(every_message_is_found_by_its_key),
+        KEYS(a_query_keeps_to_its_time_range),
+        KEYS(keys_survive_a_clean_stop),
+        KEYS(keys_survive_a_crash),
+        KEYS(a_lost_index_is_built_again),
+        KEYS(a_store_without_an_index_says_so),
     };
+    tests[0].setup_func = setup;
+    tests[0].teardown_func = teardown;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

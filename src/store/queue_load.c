@@ -162,8 +162,13 @@ enum err queue_measure(struct store *store, struct queue *queue, struct fault *w
     /* Units below `low` are there, units from `high` on are not. */
     int64_t low = (int64_t)((files->end - files->file_size) / UNIT_SIZE),
             high = (int64_t)(files->end / UNIT_SIZE);
+    /* Wider and wider steps from the front: most files are nearly empty, and for each look into a
+     * hole the kernel fills pages with zeros. */
+    int64_t step = 1;
     while (low < high) {
-        int64_t middle = low + (high - low) / 2;
+        int64_t half = (high - low) / 2, middle = low + (step <= half ? step - 1 : half);
+        if (step <= half)
+            step *= 2;
         struct unit unit;
         enum err err = queue_unit_at(store, queue, middle, &unit, why);
         if (err)
