@@ -19,6 +19,9 @@
 
 #include <cmocka.h>
 
+/* A test that proves a row of the requirements: its name begins with the row's number. */
+#define test_of_row(row, f) ((struct CMUnitTest){row " " #f, f, NULL, NULL, NULL})
+
 /* A copy in an allocation of exactly this size, so that a read one byte too far is seen. */
 static inline uint8_t *test_copy(const void *at, size_t len)
 {

@@ -112,6 +112,21 @@ def same_places(how):
     tap.equal([place for place in wanted if wanted[place] != found[place]], [], "queues whose units differ")
 
 
+def same_keys(how):
+    """All keys of all records are asked for, before and after ours has stopped and opened the index once more."""
+    daemon = open_copy(how)
+    index = stock.index_files(left[how].folder)
+    tap.check(len(index) > 2, "the index has several files: %s" % index)
+    tap.equal(stock.index_files(daemon.folder), index, "index files, which are used and not built again")
+    asked, wrong = stock.wrong_keys(daemon.broker, left[how].held)
+    tap.equal(wrong[:5], [], "%d of %d keys are wrong; the first" % (len(wrong), asked))
+    daemon.restart()
+    asked, wrong = stock.wrong_keys(daemon.broker, left[how].held)
+    tap.equal(wrong[:5], [], "%d of %d keys are wrong after a stop; the first" % (len(wrong), asked))
+    tap.note("%d keys in %d index files" % (asked, len(index)))
+    daemon.stop()
+
+
 def same_offsets(how):
     daemon = open_copy(how)
     tap.equal(stock.committed(daemon.broker, left[how].committed), left[how].committed, "committed offsets")
@@ -160,6 +175,7 @@ for _how in ("stopped", "killed"):
     tap.test("%s: a check finds the folder sound and does not change it" % _how)(lambda how=_how: sound(how))
     tap.test("%s: ours shows every record of every queue, byte for byte" % _how)(lambda how=_how: same_records(how))
     tap.test("%s: the units of all queues are the same afterwards" % _how)(lambda how=_how: same_places(how))
+    tap.test("%s: ours finds every record by each of its keys, and no other" % _how)(lambda how=_how: same_keys(how))
     tap.test("%s: committed offsets are the same" % _how)(lambda how=_how: same_offsets(how))
     tap.test("%s: settings of topics and groups survive our writing them" % _how)(lambda how=_how: same_settings(how))
     tap.test("%s: sending goes on at the next offsets" % _how)(lambda how=_how: goes_on(how))

@@ -2,6 +2,7 @@
 
 * `fill()` sends messages of every kind to a broker, ours or Apache's: both speak the same protocol.
 * `read_all()` pulls every record of every queue, as the bytes that stand in the log.
+* `wrong_keys()` asks a broker for every key of these records.
 * `queues_of()`, `units_of()`, `log_files()`, `table()` look into a folder that nobody has open.
 
 Two brokers hold the same when their `read_all()` are equal: a record's bytes carry its place in the log and in its
@@ -22,7 +23,9 @@ SUBSCRIPTION = 4
 PREPARED, COMMIT_TYPE, ROLLBACK_TYPE = 0x4, 0x8, 0xC
 ZLIB = 0x301
 UNIT = 20
-FILES = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": UNIT * 300}
+FILES = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": UNIT * 300, "maxHashSlotNum": 500,
+         "maxIndexNum": 2000}
+QUERY_MESSAGE, QUERY_MAX = 12, 64
 GROUP, READER = "format_group", "format_reader"
 TAGS = ("TagA", "TagB", "标签", None)
 
@@ -211,6 +214,60 @@ def first_position(answers):
     return min(int(answer.ext["msgId"][-16:], 16) for answer in answers)
 
 
+# Keys ---------------------------------------------------------------------------------------------------------------
+
+def keys_of(held):
+    """(topic, key, is it a unique key) -> positions of the records with that key, rising."""
+    found = {}
+    for message in (message for queue in held.values() for message in queue.messages):
+        if message.sys_flag & ROLLBACK_TYPE == ROLLBACK_TYPE:
+            continue
+        words = {(word, False) for word in message.properties.get("KEYS", "").split(" ") if word}
+        if message.unique_key:
+            words.add((message.unique_key, True))
+        for word, unique in words:
+            found.setdefault((message.topic, word, unique), []).append(message.physical_offset)
+    return {key: sorted(positions) for key, positions in found.items()}
+
+
+def ask_key(client, topic, key, unique):
+    """Send a query over all times without waiting."""
+    fields = {"topic": topic, "key": key, "maxNum": QUERY_MAX, "beginTimestamp": 0,
+              "endTimestamp": int(time.time() * 1000) + 3600000}
+    return client.send(QUERY_MESSAGE, {**fields, "_UNIQUE_KEY_QUERY": "true"} if unique else fields)
+
+
+def answered_positions(answer, topic, key, unique):
+    """Where the found records stand, without those that only have the same hash: clients compare the text, too."""
+    if answer.code != r.SUCCESS:
+        assert answer.code == r.QUERY_NOT_FOUND, "query of %s: %d %s" % (key, answer.code, answer.remark)
+        return []
+    return [message.physical_offset for message in r.messages(answer.body) if message.topic == topic and
+            (message.unique_key == key if unique else key in message.properties.get("KEYS", "").split(" "))]
+
+
+def wrong_keys(address, held, first=0):
+    """Asks for every key of the records from position `first` on; gives (keys asked for, a line for each wrong answer).
+
+    The newest records come first and an answer holds 64, in the order of the log.
+    """
+    keys = list(keys_of(held).items())
+    lines, asked = [], 0
+    with r.Client(address, timeout=20) as client:
+        for start in range(0, len(keys), 50):
+            flying = [(ask_key(client, *key), key, places) for key, places in keys[start:start + 50]
+                      if places[-1] >= first]
+            asked += len(flying)
+            for opaque, key, places in flying:
+                wanted = [place for place in places if place >= first][-QUERY_MAX:]
+                answered = answered_positions(client.wait(opaque), *key)
+                found = [place for place in answered if place >= first]
+                if found != wanted or not set(answered) <= set(places):
+                    lines.append("%s %s: %d found, not %d: %s, not %s" % (*key[:2], len(found), len(wanted), found[:5],
+                                                                          wanted[:5]))
+    return asked, lines
+
+
 # Offsets ------------------------------------------------------------------------------------------------------------
 
 def commit(address, held, group=GROUP):
@@ -261,6 +318,10 @@ def units_of(folder, held):
 
 def log_files(folder):
     return sorted(os.listdir(os.path.join(folder, "commitlog")))
+
+
+def index_files(folder):
+    return sorted(os.listdir(os.path.join(folder, "index")))
 
 
 def table(folder, name, member):

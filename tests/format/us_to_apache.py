@@ -34,6 +34,7 @@ class Play:
             daemon.stop() if clean else self.kill(daemon)
             tap.unwatch(daemon)
         self.topics = stock.table(self.folder, "topics.json", "topicConfigTable")
+        self.index = stock.index_files(self.folder)
 
     def kill(self, daemon):
         """Offsets are saved every few seconds; what was not saved is lost by a SIGKILL, and rightly so."""
@@ -78,6 +79,27 @@ def same_records(how):
     tap.equal(stock.differences(now.held, found), [], "differences")
     after = stock.units_of(now.folder, now.held)
     tap.equal([place for place in units if units[place] != after[place]], [], "queues whose units differ")
+
+
+def first_indexed(how, now):
+    """From which position on Apache's broker has to know the keys of what ours wrote.
+
+    After a SIGKILL it drops index files that are newer than the checkpoint, and adds again only what its recovery of
+    the log reads. That may be no more than the last log file, in a folder of its own as well.
+    """
+    size = stock.FILES["mappedFileSizeCommitLog"]
+    return 0 if how == "stopped" else stock.log_end(now.held) // size * size
+
+
+def same_keys(how):
+    now = play(how)
+    first = first_indexed(how, now)
+    asked, wrong = stock.wrong_keys(now.broker.address, now.held, first)
+    tap.equal(wrong[:5], [], "%d of %d keys are wrong; the first" % (len(wrong), asked))
+    tap.check(asked > 50, "only %d keys were asked for" % asked)
+    if how == "stopped":
+        tap.equal(stock.index_files(now.folder), now.index, "index files, which are used and not built again")
+    tap.note("%d keys, of records from position %d on" % (asked, first))
 
 
 def java_reads(how):
@@ -145,6 +167,8 @@ def comes_back(how):
     with tap.watch(Daemon(folder=now.folder, settings=stock.FILES)) as daemon:
         tap.equal(stock.differences(held, stock.read_all(daemon.broker, held)), [], "differences")
         tap.equal(stock.committed(daemon.broker, now.committed), now.committed, "committed offsets")
+        asked, wrong = stock.wrong_keys(daemon.broker, held, first_indexed(how, now))
+        tap.equal(wrong[:5], [], "%d of %d keys are wrong; the first" % (len(wrong), asked))
         daemon.stop()
     status, out, _ = run("--check", now.folder, timeout=60)
     tap.equal(status, 0, "status of --check (%s)" % out)
@@ -157,6 +181,8 @@ for _how in ("stopped", "killed"):
     tap.test("ours writes some thousand messages, then is %s" % _how)(lambda how=_how: write(how))
     tap.test("%s: Apache's broker shows every record of every queue, byte for byte" % _how)(
         lambda how=_how: same_records(how))
+    tap.test("%s: Apache's broker finds records by each of their keys, and no other" % _how)(
+        lambda how=_how: same_keys(how))
     tap.test("%s: the official Java client reads all of it" % _how)(lambda how=_how: java_reads(how))
     tap.test("%s: Apache's broker has the offsets that were committed on ours" % _how)(lambda how=_how: same_offsets(how))
     tap.test("%s: Apache's broker goes on at the next offsets" % _how)(lambda how=_how: goes_on(how))
