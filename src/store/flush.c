@@ -149,10 +149,10 @@ static enum err queue_sync(struct store *store, struct queue *queue, int64_t fro
 
 /* Room: derived, which is left while the disk works. One call for all of them: a sync for each of
  * ten thousand queues takes a minute. */
-static enum err sync_together(struct store *store, struct list *todo, struct fault *why)
+static enum err sync_together(struct store *store, struct list *due, struct fault *why)
 {
     struct derived *derived = &store->derived;
-    list_each(k, todo) {
+    list_each(k, due) {
         struct queue *queue = list_entry(k, struct queue, dirty);
         queue->syncing = atomic_load_explicit(&queue->max, memory_order_relaxed);
         queue->syncing_end = queue->files.end;
@@ -161,7 +161,7 @@ static enum err sync_together(struct store *store, struct list *todo, struct fau
     room_leave(&derived->room);
     enum err err = store->vfs->calls->sync_all(store->vfs, why);
     room_enter(&derived->room);
-    for (struct link *k; (k = list_pop(todo)) != NULL;) {
+    for (struct link *k; (k = list_pop(due)) != NULL;) {
         struct queue *queue = list_entry(k, struct queue, dirty);
         if (!err) {
             queue->synced = queue->syncing;
@@ -187,15 +187,15 @@ static bool longer_than(const struct list *list, size_t n)
 enum err queues_sync(struct store *store, int64_t least, struct fault *why)
 {
     struct derived *derived = &store->derived;
-    struct list todo;
-    list_init(&todo);
+    struct list due;
+    list_init(&due);
     room_enter(&derived->room);
-    list_append_all(&todo, &derived->dirty);
+    list_append_all(&due, &derived->dirty);
 
     enum err err = OK;
-    if (least <= 1 && longer_than(&todo, SYNC_ALONE_MAX))
-        err = sync_together(store, &todo, why);
-    for (struct link *k; (k = list_pop(&todo)) != NULL;) {
+    if (least <= 1 && longer_than(&due, SYNC_ALONE_MAX))
+        err = sync_together(store, &due, why);
+    for (struct link *k; (k = list_pop(&due)) != NULL;) {
         struct queue *queue = list_entry(k, struct queue, dirty);
         int64_t from = queue->synced, to = atomic_load_explicit(&queue->max, memory_order_relaxed);
         if (err || (to - from < least && !queue->cut)) {
