@@ -46,3 +46,31 @@ void clock_manual_advance(struct clock_manual *c, int64_t ms)
     atomic_fetch_add(&c->wall_ms, ms);
     atomic_fetch_add(&c->mono_ns, (uint64_t)ms * 1000000u);
 }
+
+static int64_t virtual_wall_ms(struct clock *self)
+{
+    return system_wall_ms(self) + atomic_load(&((struct clock_virtual *)self)->ahead_ms);
+}
+
+static uint64_t virtual_mono_ns(struct clock *self)
+{
+    int64_t ahead_ms = atomic_load(&((struct clock_virtual *)self)->ahead_ms);
+    return system_mono_ns(self) + (uint64_t)ahead_ms * 1000000u;
+}
+
+void clock_virtual_init(struct clock_virtual *c, int64_t ahead_ms)
+{
+    invariant(ahead_ms >= 0 && ahead_ms <= CLOCK_AHEAD_MAX_MS);
+    c->clock = (struct clock){virtual_wall_ms, virtual_mono_ns};
+    atomic_init(&c->ahead_ms, ahead_ms);
+}
+
+enum err clock_virtual_advance(struct clock_virtual *c, int64_t ms)
+{
+    int64_t ahead_ms = atomic_load(&c->ahead_ms);
+    do {
+        if (ms <= 0 || ms > CLOCK_AHEAD_MAX_MS - ahead_ms)
+            return ERR_RANGE;
+    } while (!atomic_compare_exchange_weak(&c->ahead_ms, &ahead_ms, ahead_ms + ms));
+    return OK;
+}

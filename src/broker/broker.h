@@ -40,6 +40,7 @@ struct broker_options {
     struct store *store;
     struct vfs *vfs; /* of the data folder: config/… */
     struct clock *clock;
+    struct clock *peer_clock; /* for signs of life of clients; NULL: the same */
     uint64_t seed;
     const struct broker_out *out;
     const char *cluster, *name, *region;

@@ -128,6 +128,7 @@ struct broker {
     struct store *store;
     struct vfs *vfs;
     struct clock *clock;
+    struct clock *peer_clock; /* what depends on clients speaking up in time goes by this one */
     const struct broker_out *out;
     struct broker_options set; /* its texts are copies */
     char *texts[3];

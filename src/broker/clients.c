@@ -110,7 +110,7 @@ void broker_client_turn(struct broker *b)
 {
     struct after after;
     after_init(&after);
-    uint64_t now_ns = clock_ns(b->clock);
+    uint64_t now_ns = clock_ns(b->peer_clock);
     room_enter(&b->room);
     for (struct link *k; (k = list_first(&b->members_by_time));) {
         struct member *member = list_entry(k, struct member, by_time);
@@ -375,7 +375,7 @@ static enum err member_seen(struct broker *b, const struct client *client, struc
     if (err)
         return err;
     invariant(member);
-    member->seen_ns = clock_ns(b->clock);
+    member->seen_ns = clock_ns(b->peer_clock);
     list_remove(&member->by_time);
     list_add_tail(&b->members_by_time, &member->by_time);
     member->language = client->language;

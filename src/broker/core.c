@@ -61,6 +61,7 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
     b->store = options->store;
     b->vfs = options->vfs;
     b->clock = options->clock;
+    b->peer_clock = options->peer_clock ? options->peer_clock : options->clock;
     b->out = options->out;
     b->set = *options;
     const char **texts[] = {&b->set.cluster, &b->set.name, &b->set.region};

@@ -15,11 +15,11 @@ static enum err open_loops(struct house *h, struct fault *why)
     size_t n = (size_t)h->options.settings->io_threads;
     if (n == 0)
         n = cores < 1 ? 1 : cores > 8 ? 8 : (size_t)cores;
-    enum err err = loop_open(&h->main_loop, h->clock, &h->log, why);
+    enum err err = loop_open(&h->main_loop, h->real, &h->log, why);
     for (size_t i = 0; !err && i < n; i++) {
         struct floor *f = &h->floors[i];
         f->house = h;
-        err = loop_open(&f->loop, h->clock, &h->log, why);
+        err = loop_open(&f->loop, h->real, &h->log, why);
         if (!err)
             h->loops[h->n_loops++] = f->loop;
     }
@@ -45,7 +45,7 @@ static enum err open_names(struct house *h, struct fault *why)
     if (err)
         return fault_add(why, err, "data folder %s of the name server", path);
     struct names_options options = {
-        .clock = h->clock,
+        .clock = h->real,
         .vfs = h->names_vfs,
         .seed = dice_seed_from_os(),
         .order_enable = h->options.settings->order_enable,
@@ -128,6 +128,7 @@ static enum err open_broker(struct house *h, struct fault *why)
         .store = h->store,
         .vfs = h->vfs,
         .clock = h->clock,
+        .peer_clock = h->real,
         .seed = dice_seed_from_os(),
         .out = &h->out,
         .cluster = s->cluster,
@@ -213,8 +214,10 @@ static enum err open_door(struct house *h, struct fault *why)
         .store = h->store,
         .loops = h->loops,
         .n_loops = h->n_loops,
-        .clock = h->clock,
+        .clock = h->real,
         .log = &h->log,
+        .advance_clock = h->options.virtual_clock ? house_advance_clock : NULL,
+        .user = h,
         .host = h->advertised,
         .region = h->options.settings->region,
         .trace_on = h->options.settings->trace_on,
@@ -239,9 +242,12 @@ static void house_init(struct house *h, const struct house_options *options)
 {
     const struct settings *s = options->settings;
     h->options = *options;
-    h->clock = clock_system();
+    h->clock = h->real = clock_system();
+    clock_virtual_init(&h->virtual_clock, options->ahead_ms);
+    if (options->virtual_clock)
+        h->clock = &h->virtual_clock.clock;
     h->log =
-        (struct log){.fd = STDERR_FILENO, .least = (enum log_level)s->log_level, .clock = h->clock};
+        (struct log){.fd = STDERR_FILENO, .least = (enum log_level)s->log_level, .clock = h->real};
     h->limits.idle_ms = (uint64_t)s->idle_seconds * 1000;
     h->limits.out_high = (size_t)s->out_high_bytes;
     h->limits.out_max = (size_t)s->out_max_bytes;

@@ -21,6 +21,8 @@ struct house;
 struct house_options {
     const struct settings *settings; /* lives as long as the house */
     bool names, broker;
+    bool virtual_clock;   /* the clock of messages can be put forward, and begins … */
+    int64_t ahead_ms;     /* … so far ahead of the system's */
     int ready_fd;         /* told about readiness as well; -1: none */
     uint64_t started_ns;  /* when the process began, for the ready line */
     uint64_t descriptors; /* how many files and connections the process may have open */

@@ -23,7 +23,14 @@ struct floor {
 struct house {
     struct house_options options;
     struct log log;
-    struct clock *clock;
+    /* Messages live by `clock`: store times, retention, delays, the patience of waiting pulls, when
+     * to flush and save. Peers live by `real`, because they are not in our hands: whether a
+     * connection, a client or a broker gives signs of life, the log's lines. They differ with
+     * --clock virtual only. */
+    struct clock *clock, *real;
+    struct clock_virtual virtual_clock;
+    struct post jumped; /* the clock was put forward: the main loop's turns run at once */
+    atomic_bool jumped_posted;
     struct io_limits limits;
 
     struct loop *main_loop;
@@ -58,5 +65,8 @@ struct house {
     bool flush_runs, keeper_runs;
     size_t floors_run;
 };
+
+/* run.c: door_options.advance_clock, of a house with a virtual clock. Any thread. */
+enum err house_advance_clock(void *house, int64_t ms, int64_t *now_ms);
 
 #endif

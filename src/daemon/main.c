@@ -32,6 +32,9 @@ static const char usage[] =
     "      --bind ADDR       address to listen on (default: 127.0.0.1)\n"
     "      --set KEY=VALUE   one setting; may be repeated, wins over the file\n"
     "      --io-threads N    network threads (default: one for each core, at most 8)\n"
+    "      --clock KIND      system (default), or virtual: for tests, it runs like the system's "
+    "and can\n"
+    "                        be put forward by a request; virtual+MS begins so far ahead\n"
     "      --ready-fd N      also write the ready line to this file descriptor\n"
     "      --check DIR       verify a data folder that is not in use, without changing it, and\n"
     "                        stop: status 0 sound, 1 damaged, 2 it could not be checked\n"
@@ -48,6 +51,7 @@ enum option_code {
     OPT_BIND,
     OPT_SET,
     OPT_IO_THREADS,
+    OPT_CLOCK,
     OPT_READY_FD,
     OPT_CHECK,
     OPT_PRINT,
@@ -61,6 +65,7 @@ static const struct option long_options[] = {
     {"bind", required_argument, NULL, OPT_BIND},
     {"set", required_argument, NULL, OPT_SET},
     {"io-threads", required_argument, NULL, OPT_IO_THREADS},
+    {"clock", required_argument, NULL, OPT_CLOCK},
     {"ready-fd", required_argument, NULL, OPT_READY_FD},
     {"check", required_argument, NULL, OPT_CHECK},
     {"print-config", optional_argument, NULL, OPT_PRINT},
@@ -159,6 +164,19 @@ static enum err set_ready_fd(struct invocation *v, const char *text, struct faul
     return OK;
 }
 
+static enum err set_clock(struct invocation *v, const char *kind, struct fault *why)
+{
+    struct bytes text = bytes_str(kind), plain = BYTES("virtual"), ahead = BYTES("virtual+");
+    v->house.virtual_clock = bytes_start(text, plain);
+    v->house.ahead_ms = 0;
+    if (bytes_equal(text, BYTES("system")) || bytes_equal(text, plain))
+        return OK;
+    if (bytes_start(text, ahead) && bytes_to_i64(bytes_from(text, ahead.len), &v->house.ahead_ms) &&
+        v->house.ahead_ms >= 0 && v->house.ahead_ms <= CLOCK_AHEAD_MAX_MS)
+        return OK;
+    return fault_set(why, ERR_INVALID, "--clock %s: expected system, virtual or virtual+MS", kind);
+}
+
 static enum err set_print(struct invocation *v, const char *form, struct fault *why)
 {
     v->print = true;
@@ -183,6 +201,8 @@ static enum err apply(struct invocation *v, int code, const char *value, struct 
         return set_pair(v, value, why);
     case OPT_IO_THREADS:
         return set_key(v, "--io-threads", "ioThreads", value, why);
+    case OPT_CLOCK:
+        return set_clock(v, value, why);
     case OPT_READY_FD:
         return set_ready_fd(v, value, why);
     case OPT_CHECK:

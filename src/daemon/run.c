@@ -67,7 +67,7 @@ static void tell_store_state(struct house *h, struct keeper *k)
 {
     struct fault why = {0};
     enum err state = store_state(h->store, &why);
-    uint64_t now = clock_ns(h->clock);
+    uint64_t now = clock_ns(h->real);
     if (state && !k->ill_ns)
         log_event(&h->log, LOG_ERROR,
                   "store takes no messages reason=%s action=\"reading goes on\"",
@@ -161,7 +161,7 @@ static void say_ready(struct house *h)
         addr_format(&h->names_addr, names);
     if (h->broker)
         addr_format(&h->broker_addr, broker);
-    ready_tell(names, broker, clock_ns(h->clock) - h->options.started_ns, h->options.ready_fd);
+    ready_tell(names, broker, clock_ns(h->real) - h->options.started_ns, h->options.ready_fd);
 }
 
 static void ready_late(void *user)
@@ -181,6 +181,36 @@ static void hold_turn(void *user)
     struct house *h = user;
     if (h->broker)
         broker_hold_turn(h->broker);
+}
+
+/* Main loop. */
+static void clock_jumped(struct post *post)
+{
+    struct house *h = list_entry(post, struct house, jumped);
+    atomic_store(&h->jumped_posted, false);
+    hold_turn(h);
+}
+
+/* Whoever sleeps until some time is woken to look at the clock again. What was due in between is
+ * due now; nothing is done twice for it. */
+enum err house_advance_clock(void *user, int64_t ms, int64_t *now_ms)
+{
+    struct house *h = user;
+    enum err err = ms == 0 ? OK : clock_virtual_advance(&h->virtual_clock, ms);
+    if (err)
+        return err;
+    *now_ms = clock_ms(h->clock);
+    if (ms == 0)
+        return OK;
+    log_event(&h->log, LOG_INFO, "clock put forward by_ms=%lld now_ms=%lld", (long long)ms,
+              (long long)*now_ms);
+    store_flush_wake(h->store);
+    room_enter(&h->stairs);
+    room_tell(&h->stairs);
+    room_leave(&h->stairs);
+    if (!atomic_exchange(&h->jumped_posted, true))
+        loop_post(h->main_loop, &h->jumped);
+    return OK;
 }
 
 static void expiry_turn(void *user)
@@ -363,6 +393,7 @@ static void stop_threads(struct house *h)
 
 enum err house_run(struct house *h, struct fault *why)
 {
+    h->jumped.run = clock_jumped;
     enum err err = open_timers(h);
     if (err)
         return fault_set(why, err, "starting timers: %s", err_text(err));

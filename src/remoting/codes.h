@@ -2,7 +2,8 @@
  *
  * The names are Apache RocketMQ's, also of the codes that nobody sends any more. A few response
  * codes had another meaning in 4.9 (209 to 211: failures of ACL configuration). Codes beyond 32767
- * do not fit into a binary header.
+ * do not fit into a binary header. 10000 to 10999 are our own (docs/requests.md); Apache
+ * RocketMQ 5.5.0 has none there.
  */
 #ifndef REMOTING_CODES_H
 #define REMOTING_CODES_H
@@ -163,6 +164,7 @@
     X(AUTH_DELETE_ACL, 3008)                                                                       \
     X(AUTH_GET_ACL, 3009)                                                                          \
     X(AUTH_LIST_ACL, 3010)                                                                         \
+    X(ONCE_ADVANCE_CLOCK, 10001)                                                                   \
     X(POP_MESSAGE, 200050)                                                                         \
     X(ACK_MESSAGE, 200051)                                                                         \
     X(PEEK_MESSAGE, 200052)                                                                        \

@@ -148,6 +148,17 @@ TABLE(consumer_list_table);
 
 #undef FIELDS
 
+/* ---- our own ---- */
+
+#define FIELDS clock_fields
+
+static const struct field_rule advance_clock_table_rules[] = {
+    LONG("advanceMillis", NEED, ms),
+};
+TABLE(advance_clock_table);
+
+#undef FIELDS
+
 /* ---- brokers, as they speak to a name server ---- */
 
 #define FIELDS broker_fields

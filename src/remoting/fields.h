@@ -75,6 +75,11 @@ struct client_fields { /* 35, 38 */
 };
 extern const struct field_table unregister_client_table, consumer_list_table;
 
+struct clock_fields { /* 10001 */
+    int64_t ms;
+};
+extern const struct field_table advance_clock_table;
+
 struct broker_fields { /* 103, 104, 322, 904, 901, 205, 327 */
     struct bytes broker_name, broker_addr, cluster, ha_addr, zone;
     int64_t broker_id, heartbeat_timeout_ms;

@@ -27,8 +27,12 @@ struct door_options {
     struct store *store;   /* the broker's, for waiting on positions */
     struct loop *const *loops;
     size_t n_loops;
-    struct clock *clock;
+    struct clock *clock; /* the system's: how long somebody has been kept waiting */
     struct log *log;
+    /* Puts the clock of messages forward and tells what it shows; NULL: it cannot be. ERR_RANGE: so
+     * far it does not go. Any thread. */
+    enum err (*advance_clock)(void *user, int64_t ms, int64_t *now_ms);
+    void *user;
     struct addr host;   /* the broker's advertised address: part of message ids */
     const char *region; /* MSG_REGION of send answers */
     bool trace_on;

@@ -129,6 +129,7 @@ void parked_session_closed(struct session *session);
 handler send_message, send_message_v2;
 handler pull_message;
 handler query_by_key, query_by_id;
+handler clock_advance;
 handler client_heartbeat, client_unregister, client_list;
 handler offset_query, offset_update, offset_max, offset_min, offset_search, offset_earliest;
 handler route_register, route_unregister, route_by_topic, route_clusters, route_wipe_write,

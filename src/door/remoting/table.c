@@ -48,6 +48,7 @@ static const struct row rows[] = {
     {REQ_LITE_PULL_MESSAGE, SIDE_BROKER, pull_message},
     {REQ_GET_BROKER_MEMBER_GROUP, SIDE_NAMES, route_members},
     {REQ_BROKER_HEARTBEAT, SIDE_NAMES, route_heartbeat},
+    {REQ_ONCE_ADVANCE_CLOCK, SIDE_BROKER, clock_advance},
 };
 
 static int by_code(const void *a, const void *b)

@@ -19,6 +19,7 @@ static const int32_t broker_codes[] = {
     REQ_GET_EARLIEST_MSG_STORETIME,
     REQ_UNREGISTER_CLIENT,
     REQ_GET_CONSUMER_LIST_BY_GROUP,
+    REQ_ONCE_ADVANCE_CLOCK,
 };
 
 static const int32_t names_codes[] = {
