@@ -33,6 +33,10 @@ struct broker_out {
     void (*group_changed)(struct counted *session, struct bytes group);
     /* Topics have changed: name servers should know. */
     void (*topics_changed)(void *user);
+    /* Something an operator should know; one sentence. */
+    void (*warn)(void *user, const char *text);
+    /* A client was silent too long and is in no group any more: its connection should end. */
+    void (*session_expired)(struct counted *session);
     void *user;
 };
 

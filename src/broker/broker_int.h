@@ -80,7 +80,8 @@ struct crowd {
     bool consumes, broadcasting;
     struct list members;
     size_t n_members;
-    struct map subs; /* topic → struct sub; consumers only, at most GROUP_SUBS */
+    struct map speakers; /* client id → the member that spoke last under it */
+    struct map subs;     /* topic → struct sub; consumers only, at most GROUP_SUBS */
     size_t name_len;
     char name[];
 };
@@ -98,6 +99,8 @@ struct member {
     struct visitor *visitor;
     struct counted *session; /* one count is ours */
     uint64_t seen_ns;
+    uint64_t warned_ns; /* when its namesake was last told of; 0: never */
+    bool expired;       /* it goes because it was silent */
     char *id;
     size_t id_len;
     uint8_t language;
@@ -161,13 +164,22 @@ struct notice {
     char group[];
 };
 
+/* A sentence for broker_out.warn. */
+struct warning {
+    struct warning *next;
+    char text[512];
+};
+
 struct after {
     struct notice *notices;
+    struct warning *warnings;
     struct list gone; /* members that are no more, by their by_time */
     bool topics_changed;
 };
 
 void after_init(struct after *after);
+/* Keeps a sentence until the key is back; without memory it is lost. */
+void after_warn(struct after *after, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void after_run(struct broker *b, struct after *after); /* no key held */
 
 /* ---- topics.c, room: core ---- */

@@ -4,14 +4,21 @@
  * group (to be told of changes), by connection (which may close) and by the time they were last
  * heard of. A connection counts, not a client id: one that comes back before its old connection was
  * missed is there twice for a while, as in Apache's tables.
+ *
+ * Two programs with the same client id are a mistake that costs their owner days: consumers share
+ * the queues out by id, so both read the same ones and nobody reads the others. They are told apart
+ * from one program that has reconnected by who speaks: that one never speaks over its old
+ * connection again, whereas these two take turns.
  */
 #include "broker/broker_int.h"
 
 #include <stdlib.h>
 
+#define TELL_AGAIN_NS (UINT64_C(600) * 1000000000) /* of the same two clients */
+
 static enum err member_seen(struct broker *b, const struct client *client, struct map *crowds,
                             struct bytes group, struct member **out, bool *is_new,
-                            struct fault *why);
+                            struct after *after, struct fault *why);
 static void member_remove(struct broker *b, struct member *member, struct after *after);
 static struct member *member_find(struct broker *b, struct map *crowds, struct bytes group,
                                   const struct counted *session);
@@ -26,9 +33,12 @@ enum err broker_producer_seen(struct broker *b, const struct client *client, str
         return ERR_INVALID;
     struct member *member;
     bool is_new;
+    struct after after;
+    after_init(&after);
     room_enter(&b->room);
-    err = member_seen(b, client, &b->producers, group, &member, &is_new, why);
+    err = member_seen(b, client, &b->producers, group, &member, &is_new, &after, why);
     room_leave(&b->room);
+    after_run(b, &after);
     return err;
 }
 
@@ -46,7 +56,7 @@ static enum err consumer_seen(struct broker *b, const struct client *client,
         return err;
     struct member *member = NULL;
     bool changed = false;
-    err = member_seen(b, client, &b->consumers, m->group, &member, &changed, why);
+    err = member_seen(b, client, &b->consumers, m->group, &member, &changed, after, why);
     if (err)
         return err;
     invariant(member);
@@ -116,6 +126,7 @@ void broker_client_turn(struct broker *b)
         struct member *member = list_entry(k, struct member, by_time);
         if (now_ns - member->seen_ns <= b->set.client_expire_ms * 1000000)
             break;
+        member->expired = true;
         member_remove(b, member, &after);
     }
     room_leave(&b->room);
@@ -192,6 +203,7 @@ static enum err crowd_need(struct broker *b, struct map *crowds, struct bytes gr
         crowd->consumes = crowds == &b->consumers;
         list_init(&crowd->members);
         map_init(&crowd->subs, dice_next(&b->dice));
+        map_init(&crowd->speakers, dice_next(&b->dice));
         crowd->name_len = group.len;
         memcpy(crowd->name, group.at, group.len);
         enum err err = map_put(crowds, bytes_of(crowd->name, crowd->name_len), crowd);
@@ -207,6 +219,7 @@ static enum err crowd_need(struct broker *b, struct map *crowds, struct bytes gr
 static void crowd_free(struct crowd *crowd)
 {
     subs_clear(crowd);
+    map_clear(&crowd->speakers);
     free(crowd);
 }
 
@@ -344,11 +357,26 @@ static enum err member_add(struct broker *b, const struct client *client, struct
     return err;
 }
 
-/* The same connection may come back under another client id. */
-static enum err member_rename(struct member *member, struct bytes id)
+static struct bytes member_id(const struct member *member)
 {
-    if (member->id && bytes_equal(bytes_of(member->id, member->id_len), id))
+    return bytes_of(member->id, member->id ? member->id_len : 0);
+}
+
+/* It speaks no more under its present id. */
+static void member_hush(struct member *member)
+{
+    struct map *speakers = &member->crowd->speakers;
+    if (map_get(speakers, member_id(member)) == member)
+        (void)map_remove(speakers, member_id(member));
+}
+
+/* The same connection may come back under another client id. */
+static enum err member_rename(struct member *member, struct bytes id, bool *renamed)
+{
+    *renamed = !member->id || !bytes_equal(member_id(member), id);
+    if (!*renamed)
         return OK;
+    member_hush(member);
     char *copy = malloc(id.len + 1);
     if (!copy)
         return ERR_NO_MEMORY;
@@ -361,10 +389,39 @@ static enum err member_rename(struct member *member, struct bytes id)
     return OK;
 }
 
+/* Room: core. The member has just spoken, as before or for the first time under this id. If another
+ * has spoken under it since, both are alive. */
+static void member_speaks(struct broker *b, struct member *member, bool as_before,
+                          struct after *after)
+{
+    room_held(&b->room);
+    struct bytes id = member_id(member);
+    struct map *speakers = &member->crowd->speakers;
+    struct member *last = map_get(speakers, id);
+    if (last == member || id.len == 0 || map_put(speakers, id, member))
+        return; /* without memory there is no warning */
+    bool told = member->warned_ns && member->seen_ns - member->warned_ns < TELL_AGAIN_NS;
+    if (!last || !as_before || told)
+        return;
+    member->warned_ns = last->warned_ns = member->seen_ns;
+    char here[ADDR_TEXT_MAX], there[ADDR_TEXT_MAX];
+    addr_format(&member->addr, here);
+    addr_format(&last->addr, there);
+    const struct crowd *crowd = member->crowd;
+    struct bytes group = bytes_of(crowd->name, crowd->name_len);
+    after_warn(
+        after,
+        "two live %s of group [%.*s] have the same client id [%.*s]: %s and %s; %s; give each an "
+        "instance name of its own",
+        crowd->consumes ? "consumers" : "producers", BRIEF(group), BRIEF(id), here, there,
+        crowd->consumes ? "they read the same queues, and some queues may have no reader"
+                        : "a question to one of them may reach the other");
+}
+
 /* Room: core. */
 static enum err member_seen(struct broker *b, const struct client *client, struct map *crowds,
                             struct bytes group, struct member **out, bool *is_new,
-                            struct fault *why)
+                            struct after *after, struct fault *why)
 {
     room_held(&b->room);
     if (client->id.len > NAME_MAX_ANY)
@@ -381,9 +438,11 @@ static enum err member_seen(struct broker *b, const struct client *client, struc
     member->language = client->language;
     member->version = client->version;
     member->addr = client->addr;
-    err = member_rename(member, client->id);
+    bool renamed;
+    err = member_rename(member, client->id, &renamed);
     if (err)
         return err; /* it stays under its old name, a new one without */
+    member_speaks(b, member, !fresh && !renamed, after);
     *out = member;
     *is_new = fresh;
     return OK;
@@ -396,6 +455,7 @@ static void member_remove(struct broker *b, struct member *member, struct after 
     struct crowd *crowd = member->crowd;
     void *removed = map_remove(&b->members, bytes_of(&member->key, sizeof member->key));
     invariant(removed == member);
+    member_hush(member);
     list_remove(&member->in_crowd);
     crowd->n_members--;
     list_remove(&member->in_session);

@@ -217,6 +217,8 @@ static void silence_of_two_minutes_ends_a_membership(void **state)
     assert_int_equal(holders(&a), 1);
     assert_int_equal(holders(&b), 2);
     assert_int_equal(b.session.told, told + 1);
+    assert_int_equal(a.session.expired, 1); /* its connection is to be closed */
+    assert_int_equal(b.session.expired, 0);
     assert_int_equal(join(rig, &b, "g"), OK); /* heard again */
     clock_manual_advance(&rig->clock, 119999);
     broker_client_turn(rig->broker);
@@ -242,6 +244,93 @@ static void the_longest_silent_goes_first(void **state)
     broker_client_turn(rig->broker);
     assert_int_equal(holders(&a), 2);
     assert_int_equal(holders(&b), 1);
+    broker_session_gone(rig->broker, &a.session.counted);
+}
+
+static void visit_from(struct visit *v, const char *id, const char *addr)
+{
+    visit_init(v, id);
+    assert_int_equal(addr_parse(bytes_str(addr), &v->client.addr), OK);
+}
+
+/* Heartbeats take turns, as those of two programs do. One warning for the two, and again only after
+ * a while. */
+static void two_live_clients_with_one_id_are_told_of_with_both_addresses(void **state)
+{
+    struct rig *rig = *state;
+    struct visit a, b, other;
+    visit_from(&a, "same@1", "10.0.0.1:1111");
+    visit_from(&b, "same@1", "10.0.0.2:2222");
+    visit_from(&other, "same@1", "10.0.0.3:3333");
+    assert_int_equal(join(rig, &other, "elsewhere"), OK); /* another group is no conflict */
+    assert_int_equal(join(rig, &a, "g"), OK);
+    assert_int_equal(join(rig, &b, "g"), OK);
+    assert_int_equal(join(rig, &other, "elsewhere"), OK);
+    assert_int_equal(rig->warned, 0); /* it may have reconnected */
+    assert_int_equal(join(rig, &a, "g"), OK);
+    assert_int_equal(rig->warned, 1);
+    static const char *const words[] = {"consumers", "[g]", "[same@1]", "10.0.0.1:1111",
+                                        "10.0.0.2:2222"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        assert_non_null(strstr(rig->warning, words[i]));
+
+    for (int i = 0; i < 19; i++) {
+        clock_manual_advance(&rig->clock, 30000);
+        assert_int_equal(join(rig, &b, "g"), OK);
+        assert_int_equal(join(rig, &a, "g"), OK);
+    }
+    assert_int_equal(rig->warned, 1);
+    clock_manual_advance(&rig->clock, 30000);
+    assert_int_equal(join(rig, &b, "g"), OK);
+    assert_int_equal(join(rig, &a, "g"), OK);
+    assert_int_equal(rig->warned, 2);
+    broker_session_gone(rig->broker, &a.session.counted);
+    broker_session_gone(rig->broker, &b.session.counted);
+    broker_session_gone(rig->broker, &other.session.counted);
+}
+
+/* Its old connection is still in the tables, but never speaks again. */
+static void a_client_that_reconnects_is_not_taken_for_two(void **state)
+{
+    struct rig *rig = *state;
+    struct visit before, after;
+    visit_from(&before, "c@1", "10.0.0.1:1");
+    visit_from(&after, "c@1", "10.0.0.1:2");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(join(rig, &before, "g"), OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(join(rig, &after, "g"), OK);
+    broker_session_gone(rig->broker, &before.session.counted);
+    assert_int_equal(join(rig, &after, "g"), OK);
+    assert_int_equal(rig->warned, 0);
+    broker_session_gone(rig->broker, &after.session.counted);
+}
+
+/* A connection that takes another id, and one that leaves, are no longer anybody's namesake; ids
+ * may have bytes that would break a line. */
+static void namesakes_are_those_of_now(void **state)
+{
+    struct rig *rig = *state;
+    struct visit a, b;
+    visit_from(&a, "x\n\x1b", "10.0.0.1:1");
+    visit_from(&b, "x\n\x1b", "10.0.0.2:2");
+    struct broker *broker = rig->broker;
+    assert_int_equal(broker_producer_seen(broker, &a.client, BYTES("p"), NULL), OK);
+    assert_int_equal(broker_producer_seen(broker, &b.client, BYTES("p"), NULL), OK);
+    b.client.id = BYTES("y");
+    assert_int_equal(broker_producer_seen(broker, &b.client, BYTES("p"), NULL), OK);
+    assert_int_equal(broker_producer_seen(broker, &a.client, BYTES("p"), NULL), OK);
+    assert_int_equal(rig->warned, 0);
+    b.client.id = a.client.id;
+    assert_int_equal(broker_producer_seen(broker, &b.client, BYTES("p"), NULL), OK);
+    assert_int_equal(broker_producer_seen(broker, &a.client, BYTES("p"), NULL), OK);
+    assert_int_equal(rig->warned, 1);
+    assert_non_null(strstr(rig->warning, "producers of group [p]"));
+    assert_non_null(strstr(rig->warning, "[x??]"));
+    broker_session_gone(rig->broker, &b.session.counted);
+    clock_manual_advance(&rig->clock, 3600000);
+    assert_int_equal(broker_producer_seen(broker, &a.client, BYTES("p"), NULL), OK);
+    assert_int_equal(rig->warned, 1);
     broker_session_gone(rig->broker, &a.session.counted);
 }
 
@@ -384,6 +473,9 @@ int main(void)
         rig_test(who_is_still_known_at_the_end_is_let_go),
         rig_test(silence_of_two_minutes_ends_a_membership),
         rig_test(the_longest_silent_goes_first),
+        rig_test(two_live_clients_with_one_id_are_told_of_with_both_addresses),
+        rig_test(a_client_that_reconnects_is_not_taken_for_two),
+        rig_test(namesakes_are_those_of_now),
         rig_test(a_group_s_ids_are_listed_once_each),
         rig_test(producers_are_no_consumers),
         rig_test(limits_and_bad_names_are_refused_with_a_reason),

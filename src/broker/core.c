@@ -1,6 +1,7 @@
 /* core.c - the core room itself: opening, closing, and what happens after the key is given back. */
 #include "broker/broker_int.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -157,8 +158,31 @@ static void notice_send(struct broker *b, struct notice *notice)
     }
 }
 
+void after_warn(struct after *after, const char *format, ...)
+{
+    struct warning *warning = calloc(1, sizeof *warning);
+    if (!warning)
+        return;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(warning->text, sizeof warning->text, format, args);
+    va_end(args);
+    for (char *at = warning->text; *at; at++) /* names come from strangers, and this is one line */
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+    warning->next = after->warnings;
+    after->warnings = warning;
+}
+
 void after_run(struct broker *b, struct after *after)
 {
+    while (after->warnings) {
+        struct warning *warning = after->warnings;
+        after->warnings = warning->next;
+        if (b->out && b->out->warn)
+            b->out->warn(b->out->user, warning->text);
+        free(warning);
+    }
     while (after->notices) {
         struct notice *notice = after->notices;
         after->notices = notice->next;
@@ -168,6 +192,8 @@ void after_run(struct broker *b, struct after *after)
     }
     for (struct link *k; (k = list_pop(&after->gone));) {
         struct member *member = list_entry(k, struct member, by_time);
+        if (member->expired && b->out && b->out->session_expired)
+            b->out->session_expired(member->session);
         counted_drop(member->session);
         free(member->id);
         free(member);

@@ -17,7 +17,7 @@
 /* A connection as a door would have one. */
 struct session {
     struct counted counted;
-    int told;
+    int told, expired;
     bool released;
     char group[64]; /* what it was told about last */
 };
@@ -32,6 +32,8 @@ struct rig {
     struct broker_options options;
     struct broker_out out;
     int topics_changed;
+    int warned;
+    char warning[512]; /* the last one */
 };
 
 static inline void session_released(struct counted *c)
@@ -56,6 +58,19 @@ static inline void rig_group_changed(struct counted *c, struct bytes group)
 static inline void rig_topics_changed(void *user)
 {
     ((struct rig *)user)->topics_changed++;
+}
+
+static inline void rig_warn(void *user, const char *text)
+{
+    struct rig *rig = user;
+    rig->warned++;
+    snprintf(rig->warning, sizeof rig->warning, "%s", text);
+}
+
+static inline void rig_session_expired(struct counted *c)
+{
+    assert_true(atomic_load(&c->holders) > 0);
+    list_entry(c, struct session, counted)->expired++;
 }
 
 /* Opens store and broker over what is in the folder. The caller may expect a failure. */
@@ -107,7 +122,13 @@ static inline int rig_open(void **state)
     struct fault why = {0};
     assert_int_equal(vfs_posix_open(rig->folder, &rig->vfs, &why), OK);
     clock_manual_init(&rig->clock, START_MS);
-    rig->out = (struct broker_out){rig_group_changed, rig_topics_changed, rig};
+    rig->out = (struct broker_out){
+        .group_changed = rig_group_changed,
+        .topics_changed = rig_topics_changed,
+        .warn = rig_warn,
+        .session_expired = rig_session_expired,
+        .user = rig,
+    };
     rig->options = (struct broker_options){
         .vfs = rig->vfs,
         .clock = &rig->clock.clock,

@@ -109,6 +109,12 @@ static void topics_changed(void *user)
         registrar_topics_changed(h->registrar);
 }
 
+static void warn(void *user, const char *text)
+{
+    struct house *h = user;
+    log_limited(&h->log, &h->warnings, LOG_WARN, "%s", text);
+}
+
 static enum err open_broker(struct house *h, struct fault *why)
 {
     const struct settings *s = h->options.settings;
@@ -123,7 +129,13 @@ static enum err open_broker(struct house *h, struct fault *why)
     enum err err = open_store(h, why);
     if (err)
         return err;
-    h->out = (struct broker_out){door_group_changed, topics_changed, h};
+    h->out = (struct broker_out){
+        .group_changed = door_group_changed,
+        .topics_changed = topics_changed,
+        .warn = warn,
+        .session_expired = door_session_expired,
+        .user = h,
+    };
     struct broker_options options = {
         .store = h->store,
         .vfs = h->vfs,

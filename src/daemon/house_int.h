@@ -23,6 +23,7 @@ struct floor {
 struct house {
     struct house_options options;
     struct log log;
+    struct log_limit warnings; /* of the broker */
     /* Messages live by `clock`: store times, retention, delays, the patience of waiting pulls, when
      * to flush and save. Peers live by `real`, because they are not in our hands: whether a
      * connection, a client or a broker gives signs of life, the log's lines. They differ with

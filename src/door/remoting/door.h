@@ -46,5 +46,7 @@ void *door_context(struct door *door, enum door_side side); /* for listener_star
 
 /* What the broker must tell a client: broker_out.group_changed. */
 void door_group_changed(struct counted *session, struct bytes group);
+/* broker_out.session_expired: closes the connection of a client that has gone silent. */
+void door_session_expired(struct counted *session);
 
 #endif

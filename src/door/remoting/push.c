@@ -62,3 +62,28 @@ void door_group_changed(struct counted *counted, struct bytes group)
     counted_hold(counted);
     loop_post(n->session->home, &n->post);
 }
+
+struct farewell {
+    struct post post;
+    struct session *session;
+};
+
+static void farewell_arrived(struct post *post)
+{
+    struct farewell *f = list_entry(post, struct farewell, post);
+    if (f->session->conn)
+        conn_close(f->session->conn, "its client was silent too long");
+    counted_drop(&f->session->counted);
+    free(f);
+}
+
+void door_session_expired(struct counted *counted)
+{
+    struct farewell *f = malloc(sizeof *f);
+    if (!f)
+        return; /* it is in no group any more, which is what matters */
+    f->post = (struct post){.run = farewell_arrived};
+    f->session = (struct session *)counted;
+    counted_hold(counted);
+    loop_post(f->session->home, &f->post);
+}
