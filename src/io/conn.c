@@ -91,6 +91,11 @@ void conn_finish(struct conn *conn, const char *reason)
     mark_dirty(conn);
 }
 
+static const char *retired_reason(const struct conn *conn)
+{
+    return conn->eof ? "closed by the peer" : "draining";
+}
+
 void conn_retire(struct conn *conn)
 {
     if (conn->state != CONN_OPEN)
@@ -98,7 +103,7 @@ void conn_retire(struct conn *conn)
     conn->retired = true;
     list_remove(&conn->by_resumed);
     if (conn->holders == 1)
-        conn_finish(conn, "draining");
+        conn_finish(conn, retired_reason(conn));
     else
         mark_dirty(conn);
 }
@@ -135,7 +140,7 @@ void conn_drop(struct conn *conn)
         loop_here(conn->loop);
     invariant(conn->holders > 0);
     if (--conn->holders == 1 && conn->retired)
-        conn_finish(conn, "draining"); /* the last answer that was owed */
+        conn_finish(conn, retired_reason(conn)); /* the last answer that was owed */
     if (conn->holders > 0)
         return;
     list_remove(&conn->by_loop);
@@ -248,10 +253,14 @@ static void keep(struct conn *conn, struct bytes rest)
     conn->kept_len = rest.len;
 }
 
+/* The peer may have closed only its own half. What it is still owed leaves first: those who hold
+ * the connection have an answer on the way. */
 static void end_of_input(struct conn *conn)
 {
     conn->eof = true;
-    if (conn->state == CONN_OPEN && conn->out.first)
+    if (conn->state == CONN_OPEN && conn->holders > 1)
+        conn_retire(conn);
+    else if (conn->state == CONN_OPEN && conn->out.first)
         conn_finish(conn, "closed by the peer"); /* answers of this turn still leave */
     else
         conn_close(conn, "closed by the peer");

@@ -247,6 +247,44 @@ static void the_peer_may_close_and_gets_what_it_asked_for_before(void **state)
     tally_await(&house.released, 1);
 }
 
+static void hold_last(void *user);
+
+static void answer_late(void *user)
+{
+    conn_write(house.last, BYTES("late"));
+    conn_drop(house.last);
+}
+
+static void look_at_end(void *user)
+{
+    *(bool *)user = house.last->eof;
+}
+
+/* The peer has closed its half, and an answer that somebody holds the connection for is still to
+ * come. */
+static void the_peer_may_close_its_half_and_is_answered_later(void **state)
+{
+    (void)state;
+    house_start(&house);
+    cleanup(close_at) int fd = client_open(&house);
+    tally_await(&house.opened, 1);
+    on_loop(house.loops[0], hold_last, NULL);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    bool at_end = false;
+    uint64_t until = clock_ns(clock_system()) + AWAIT_MS * 1000000ull;
+    while (!at_end && clock_ns(clock_system()) < until)
+        on_loop(house.loops[0], look_at_end, &at_end);
+    assert_true(at_end);
+    assert_int_equal(tally_now(&house.closed), 0);
+    on_loop(house.loops[0], answer_late, NULL);
+    uint8_t back[4];
+    client_receive(fd, back, sizeof back);
+    assert_memory_equal(back, "late", sizeof back);
+    assert_true(client_at_end(fd));
+    tally_await(&house.closed, 1);
+    assert_string_equal(house.last_reason, "closed by the peer");
+}
+
 /* A one-way request, and the peer is gone with a reset: it was sent, so it counts. */
 static void what_came_before_a_reset_is_still_read(void **state)
 {
@@ -465,6 +503,8 @@ static void an_answer_may_come_after_the_connection_is_gone(void **state)
     int fd = client_open(&house);
     tally_await(&house.opened, 1);
     on_loop(house.loops[0], hold_last, NULL);
+    struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
     (void)close(fd);
     tally_await(&house.closed, 1);
     on_loop(house.loops[0], use_after_close, NULL);
@@ -517,6 +557,7 @@ int main(void)
         CASE(all_answers_of_one_turn_leave_together),
         CASE(what_the_last_turn_wrote_still_leaves),
         CASE(the_peer_may_close_and_gets_what_it_asked_for_before),
+        CASE(the_peer_may_close_its_half_and_is_answered_later),
         CASE(what_came_before_a_reset_is_still_read),
         CASE(closing_inside_input_ends_it_once_and_drops_every_slice),
         CASE(finishing_loses_nothing_that_was_written),

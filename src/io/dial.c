@@ -59,6 +59,13 @@ enum err dial_open(struct loop *loop, const struct addr *addr, const struct conn
     return OK;
 }
 
+void dial_retarget(struct dial *dial, const struct addr *addr)
+{
+    loop_here(dial->loop);
+    invariant(addr->ip_len == 4 || addr->ip_len == 16);
+    dial->addr = *addr;
+}
+
 struct conn *dial_conn(struct dial *dial)
 {
     loop_here(dial->loop);

@@ -103,6 +103,29 @@ static void goes_on_trying_until_somebody_listens(void **state)
     assert_int_equal(tally_now(&house.opened), 1);
 }
 
+static void retarget(void *user)
+{
+    dial_retarget(dial, user);
+}
+
+/* The name behind an address has got another one: the dial goes there when the old one is lost, and
+ * not before. */
+static void a_peer_that_has_moved_is_found_at_its_new_address(void **state)
+{
+    (void)state;
+    struct addr before = *test_loopback(), now = *test_loopback();
+    cleanup(close_at) int first = listen_by_hand(&before);
+    cleanup(close_at) int second = listen_by_hand(&now);
+    start_dialling(&before);
+    cleanup(close_at) int fd = accept_by_hand(first);
+    exchange(fd);
+    on_loop(house.loops[0], retarget, &now);
+    exchange(fd);
+    (void)shutdown(fd, SHUT_RDWR);
+    cleanup(close_at) int again = accept_by_hand(second);
+    exchange(again);
+}
+
 static void hang_up(void *user)
 {
     dial_close(dial);
@@ -205,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(connects_and_connects_again_when_the_peer_dies),
         CASE(goes_on_trying_until_somebody_listens),
+        CASE(a_peer_that_has_moved_is_found_at_its_new_address),
         CASE(hanging_up_closes_once_and_for_good),
         CASE(may_hang_up_before_anybody_answered),
         CASE(a_refused_connection_is_tried_again),

@@ -116,7 +116,9 @@ bool conn_is_open(const struct conn *conn);
 void conn_close(struct conn *conn, const char *reason);
 void conn_finish(struct conn *conn, const char *reason);
 
-/* Keeps the struct alive past its closing, for answers that come later. Home loop only. */
+/* Keeps the struct alive past its closing, for answers that come later. While somebody holds it, a
+ * peer that has sent its end still gets them: hold for an answer that is sure to come soon, since a
+ * peer that is gone looks the same. Home loop only. */
 void conn_hold(struct conn *conn);
 void conn_drop(struct conn *conn);
 
@@ -148,6 +150,8 @@ void loop_drain(struct loop *loop, void (*done)(void *user), void *user);
 must_check enum err dial_open(struct loop *loop, const struct addr *addr,
                               const struct conn_ops *ops, void *context, struct io_limits *limits,
                               struct dial **out);
+/* The peer has moved: attempts from now on go there. A connection that stands stays. */
+void dial_retarget(struct dial *dial, const struct addr *addr);
 struct conn *dial_conn(struct dial *dial); /* NULL while not connected */
 void dial_close(struct dial *dial);
 

@@ -193,7 +193,9 @@ struct conn *conn_create(int fd, const struct conn_ops *ops, void *context,
 void conn_adopt(struct loop *loop, struct conn *conn);
 void conn_resume(struct conn *conn); /* taken from loop->resumed */
 void conn_flush(struct conn *conn);  /* taken from loop->dirty */
-void conn_retire(struct conn *conn); /* reads no more; ends when empty and nobody holds it */
+/* Reads no more, because the loop drains or the peer has sent its end; ends when it is empty and
+ * nobody holds it. */
+void conn_retire(struct conn *conn);
 
 /* ---- dial.c, listener.c ---- */
 
