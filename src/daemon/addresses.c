@@ -1,9 +1,14 @@
 #include "daemon/addresses.h"
 
+#include "base/counted.h"
+
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -23,21 +28,21 @@ enum err address_of_host(const char *host, uint16_t port, struct addr *out, stru
     return OK;
 }
 
-static enum err address_of_text(struct bytes text, struct addr *out, struct fault *why)
+static enum err address_of_text(struct bytes text, struct name_server *out, struct fault *why)
 {
-    if (addr_parse(text, out) == OK && out->port != 0)
+    out->host[0] = 0;
+    if (addr_parse(text, &out->addr) == OK && out->addr.port != 0)
         return OK;
     size_t colon = text.len;
     while (colon > 0 && text.at[colon - 1] != ':')
         colon--;
-    char host[256];
     int32_t port;
-    if (colon < 2 || colon > sizeof host || !bytes_to_i32(bytes_from(text, colon), &port) ||
+    if (colon < 2 || colon > sizeof out->host || !bytes_to_i32(bytes_from(text, colon), &port) ||
         port < 1 || port > 65535)
         return fault_set(why, ERR_INVALID, "\"%.*s\" is not host:port", BYTES_ARG(text));
-    memcpy(host, text.at, colon - 1);
-    host[colon - 1] = 0;
-    return address_of_host(host, (uint16_t)port, out, why);
+    memcpy(out->host, text.at, colon - 1);
+    out->host[colon - 1] = 0;
+    return address_of_host(out->host, (uint16_t)port, &out->addr, why);
 }
 
 static bool same(const struct addr *a, const struct addr *b)
@@ -45,26 +50,26 @@ static bool same(const struct addr *a, const struct addr *b)
     return a->ip_len == b->ip_len && a->port == b->port && memcmp(a->ip, b->ip, a->ip_len) == 0;
 }
 
-enum err addresses_of_list(const char *text, struct addr *list, size_t *n, struct fault *why)
+enum err addresses_of_list(const char *text, struct name_server *list, size_t *n, struct fault *why)
 {
     for (const char *at = text; *at;) {
         at += strspn(at, "; ");
         size_t len = strcspn(at, "; ");
         if (len == 0)
             break;
-        struct addr addr;
-        enum err err = address_of_text(bytes_of(at, len), &addr, why);
+        struct name_server server;
+        enum err err = address_of_text(bytes_of(at, len), &server, why);
         if (err)
             return err;
         at += len;
         bool known = false;
         for (size_t i = 0; i < *n; i++)
-            known = known || same(&list[i], &addr);
+            known = known || same(&list[i].addr, &server.addr);
         if (known)
             continue;
         if (*n == ADDRESSES_MAX)
             return fault_set(why, ERR_TOO_BIG, "more than %d name servers", ADDRESSES_MAX);
-        list[(*n)++] = addr;
+        list[(*n)++] = server;
     }
     return OK;
 }
@@ -127,4 +132,69 @@ struct addr address_to_reach(const struct addr *bound)
         reach.ip[15] = 1;
     }
     return reach;
+}
+
+/* ---- lookups ---- */
+
+/* Shared by the thread that asks and whoever wants to know; gone with the second of them. The
+ * thread is detached and touches nothing else, so a daemon can stop while a resolver does not
+ * answer. */
+struct lookup {
+    struct counted counted;
+    atomic_bool done; /* what follows is the asker's from here on */
+    enum err err;
+    struct addr found;
+    uint16_t port;
+    char host[HOST_TEXT_MAX];
+};
+
+static void lookup_free(struct counted *counted)
+{
+    free(counted);
+}
+
+static void *lookup_run(void *arg)
+{
+    struct lookup *lookup = arg;
+    lookup->err =
+        address_of_host(lookup->host, lookup->port, &lookup->found, NULL) ? ERR_NOT_FOUND : OK;
+    atomic_store(&lookup->done, true);
+    counted_drop(&lookup->counted);
+    return NULL;
+}
+
+struct lookup *lookup_start(const char *host, uint16_t port)
+{
+    struct lookup *lookup = calloc(1, sizeof *lookup);
+    if (!lookup)
+        return NULL;
+    counted_init(&lookup->counted, lookup_free);
+    lookup->port = port;
+    (void)snprintf(lookup->host, sizeof lookup->host, "%s", host);
+    counted_hold(&lookup->counted);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, lookup_run, lookup) != 0) {
+        free(lookup);
+        return NULL;
+    }
+    (void)pthread_detach(thread);
+    return lookup;
+}
+
+bool lookup_done(struct lookup *lookup)
+{
+    return atomic_load(&lookup->done);
+}
+
+enum err lookup_result(const struct lookup *lookup, struct addr *out)
+{
+    if (!lookup->err)
+        *out = lookup->found;
+    return lookup->err;
+}
+
+void lookup_close(struct lookup *lookup)
+{
+    if (lookup)
+        counted_drop(&lookup->counted);
 }

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <unistd.h>
 
 int __real_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                        struct addrinfo **out);
@@ -77,20 +78,22 @@ static void refuses_a_host_that_is_none_with_its_name(void **state)
 static void reads_lists_in_order_and_takes_each_once(void **state)
 {
     (void)state;
-    struct addr list[ADDRESSES_MAX];
+    struct name_server list[ADDRESSES_MAX];
     size_t n = 0;
     assert_int_equal(addresses_of_list("", list, &n, NULL), OK);
     assert_int_equal(addresses_of_list(" ; ;; ", list, &n, NULL), OK);
     assert_int_equal(n, 0);
 
-    list[n++] = addr_of("10.0.0.1:9876");
+    list[n++] = (struct name_server){.addr = addr_of("10.0.0.1:9876")};
     const char *text = ";10.0.0.2:9876; [::1]:7;test-both:65535 10.0.0.1:9876;::1:7;10.0.0.2:9877;";
     assert_int_equal(addresses_of_list(text, list, &n, NULL), OK);
     static const char *const wanted[] = {"10.0.0.1:9876", "10.0.0.2:9876", "[::1]:7",
                                          "127.0.0.1:65535", "10.0.0.2:9877"};
     assert_int_equal(n, sizeof wanted / sizeof wanted[0]);
     for (size_t i = 0; i < n; i++)
-        assert_addr(&list[i], wanted[i]);
+        assert_addr(&list[i].addr, wanted[i]);
+    assert_string_equal(list[3].host, "test-both");
+    assert_string_equal(list[1].host, ""); /* an address, which leads nowhere else */
 }
 
 static void refuses_what_is_not_host_and_port(void **state)
@@ -110,7 +113,7 @@ static void refuses_what_is_not_host_and_port(void **state)
         "10.0.0.1:1;nobody",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct addr list[ADDRESSES_MAX];
+        struct name_server list[ADDRESSES_MAX];
         size_t n = 0;
         struct fault why = {0};
         assert_int_equal(addresses_of_list(bad[i], list, &n, &why), ERR_INVALID);
@@ -125,17 +128,43 @@ static void bounds_the_length_of_a_host(void **state)
     for (int len = 255; len <= 256; len++) {
         char text[300];
         (void)snprintf(text, sizeof text, "test-%0*d:80", len - 5, 0);
-        struct addr list[ADDRESSES_MAX];
+        struct name_server list[ADDRESSES_MAX];
         size_t n = 0;
         assert_int_equal(addresses_of_list(text, list, &n, NULL), len == 255 ? OK : ERR_INVALID);
     }
+}
+
+static void await(struct lookup *lookup)
+{
+    for (int i = 0; !lookup_done(lookup) && i < 10000; i++)
+        (void)usleep(1000);
+    assert_true(lookup_done(lookup));
+}
+
+static void looks_names_up_in_the_background(void **state)
+{
+    (void)state;
+    struct addr addr;
+    struct lookup *lookup = lookup_start("test-both", 9876);
+    assert_non_null(lookup);
+    await(lookup);
+    assert_int_equal(lookup_result(lookup, &addr), OK);
+    assert_addr(&addr, "127.0.0.1:9876");
+    lookup_close(lookup);
+
+    lookup = lookup_start("test-none", 9876);
+    assert_non_null(lookup);
+    await(lookup);
+    assert_int_equal(lookup_result(lookup, &addr), ERR_NOT_FOUND);
+    lookup_close(lookup);
+    lookup_close(NULL);
 }
 
 static void refuses_more_name_servers_than_there_is_room_for(void **state)
 {
     (void)state;
     char text[1024] = "";
-    struct addr list[ADDRESSES_MAX];
+    struct name_server list[ADDRESSES_MAX];
     for (int i = 1; i <= ADDRESSES_MAX; i++)
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "10.0.0.%d:1;", i);
     size_t n = 0;
@@ -194,6 +223,7 @@ int main(void)
         cmocka_unit_test(reads_lists_in_order_and_takes_each_once),
         cmocka_unit_test(refuses_what_is_not_host_and_port),
         cmocka_unit_test(bounds_the_length_of_a_host),
+        cmocka_unit_test(looks_names_up_in_the_background),
         cmocka_unit_test(refuses_more_name_servers_than_there_is_room_for),
         cmocka_unit_test(tells_clients_an_address_they_can_reach),
         cmocka_unit_test(reaches_itself_by_loopback_when_bound_to_all),

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- opening: from the ground up ---- */
@@ -198,7 +199,9 @@ static enum err bind_ports(struct house *h, struct fault *why)
     if (err || !h->options.broker)
         return err;
     h->broker_addr = *listener_addr(h->broker_listener);
-    err = address_to_advertise(s->broker_ip1, &h->broker_addr, &h->advertised, why);
+    h->advertise_auto = strcmp(s->broker_ip1, "auto") == 0;
+    err = address_to_advertise(h->advertise_auto ? "" : s->broker_ip1, &h->broker_addr,
+                               &h->advertised, why);
     return err ? fault_add(why, err, "brokerIP1=%s", LOG_QUOTE(bytes_str(s->broker_ip1))) : OK;
 }
 
@@ -208,7 +211,7 @@ static enum err find_name_servers(struct house *h, struct fault *why)
 {
     const char *list = h->options.settings->names_addr;
     if (h->options.names)
-        h->name_servers[h->n_name_servers++] = address_to_reach(&h->names_addr);
+        h->name_servers[h->n_name_servers++].addr = address_to_reach(&h->names_addr);
     enum err err = addresses_of_list(list, h->name_servers, &h->n_name_servers, why);
     if (err)
         return fault_add(why, err, "namesrvAddr=%s", LOG_QUOTE(bytes_str(list)));
@@ -231,6 +234,8 @@ static enum err open_door(struct house *h, struct fault *why)
         .advance_clock = h->options.virtual_clock ? house_advance_clock : NULL,
         .user = h,
         .host = h->advertised,
+        .broker_name = h->broker_name,
+        .own_address = h->advertise_auto,
         .region = h->options.settings->region,
         .trace_on = h->options.settings->trace_on,
     };

@@ -48,12 +48,13 @@ struct house {
     struct door *door;
     struct listener *names_listener, *broker_listener; /* of loops[0], once the threads run */
     struct addr names_addr, broker_addr;               /* where they listen */
-    struct addr name_servers[ADDRESSES_MAX];           /* the one of this house first */
+    struct name_server name_servers[ADDRESSES_MAX];    /* the one of this house first */
     size_t n_name_servers;
     struct registrar *registrar;
     struct broker_out out;
     char broker_name[256];
-    struct addr advertised;
+    struct addr advertised; /* also part of message ids and store hosts, which never change */
+    bool advertise_auto;    /* clients are told the address by which they have reached us instead */
 
     struct timer *hold_timer, *expiry_timer, *ready_timer, *stop_timer;
     bool ready, stopping;

@@ -6,12 +6,14 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define HEAD_ROOM 8192
 #define FIRST_LOOK_MS                                                                              \
     3000 /* so long a name server may be out of reach before it is worth a line                    \
           */
-#define BODY_MAX (FRAME_MAX - HEAD_ROOM)
+#define BODY_MAX  (FRAME_MAX - HEAD_ROOM)
+#define LOOKUP_MS 1000 /* how often names of servers out of reach are seen to */
 
 /* One name server. */
 struct server {
@@ -19,13 +21,15 @@ struct server {
     struct dial *dial;
     struct conn *conn; /* NULL while not connected */
     struct addr addr;
-    bool registered; /* by the present connection */
+    const char *host;      /* its name; empty: none */
+    struct lookup *lookup; /* under way, or NULL */
+    bool registered;       /* by the present connection */
     struct log_limit lost, refused;
 };
 
 struct registrar {
     struct registrar_options options;
-    struct timer *timer;
+    struct timer *timer, *lookup_timer;
     int32_t next_opaque;
     struct post changed;
     atomic_bool changed_posted;
@@ -35,10 +39,24 @@ struct registrar {
     struct server servers[];
 };
 
-static void put_identity(struct frame_out *f, const struct registrar_options *o)
+/* Where clients that ask this name server are to find us. */
+static struct addr advertised_to(const struct server *s)
 {
+    const struct registrar_options *o = &s->registrar->options;
+    bool ours = o->first_is_ours && s == s->registrar->servers;
+    struct addr told = *conn_local(s->conn);
+    if (!o->by_connection || ours || told.ip_len == 0)
+        return o->advertised;
+    told.port = o->advertised.port;
+    return told;
+}
+
+static void put_identity(struct frame_out *f, const struct server *s)
+{
+    const struct registrar_options *o = &s->registrar->options;
     char addr[ADDR_TEXT_MAX];
-    addr_format(&o->advertised, addr);
+    struct addr told = advertised_to(s);
+    addr_format(&told, addr);
     frame_put(f, BYTES("brokerName"), bytes_str(o->name));
     frame_put(f, BYTES("brokerAddr"), bytes_str(addr));
     frame_put(f, BYTES("clusterName"), bytes_str(o->cluster));
@@ -55,9 +73,9 @@ static void ask(struct server *s, int32_t code, struct bytes body)
     struct wr w = wr_over(space, HEAD_ROOM);
     struct frame_out f;
     frame_begin(&f, &w, HEAD_JSON, &(struct head_start){.code = code, .opaque = r->next_opaque++});
-    put_identity(&f, &r->options);
+    put_identity(&f, s);
     if (code == REQ_REGISTER_BROKER) {
-        struct addr ha = r->options.advertised; /* where slaves would find the log: the next port */
+        struct addr ha = advertised_to(s); /* where slaves would find the log: the next port */
         ha.port++;
         char ha_addr[ADDR_TEXT_MAX];
         addr_format(&ha, ha_addr);
@@ -191,6 +209,36 @@ static void period(void *user)
     }
 }
 
+static void server_moved(struct server *s, const struct addr *addr)
+{
+    char before[ADDR_TEXT_MAX], now[ADDR_TEXT_MAX];
+    addr_format(&s->addr, before);
+    addr_format(addr, now);
+    if (strcmp(before, now) == 0)
+        return;
+    log_event(s->registrar->options.log, LOG_INFO, "name server has moved host=%s from=%s to=%s",
+              LOG_QUOTE(bytes_str(s->host)), before, now);
+    s->addr = *addr;
+    dial_retarget(s->dial, addr);
+}
+
+/* Names of servers that are out of reach: asks, and looks whether there is an answer. */
+static void look_up(void *user)
+{
+    struct registrar *r = user;
+    for (size_t i = 0; i < r->n && !r->leaving; i++) {
+        struct server *s = &r->servers[i];
+        struct addr addr;
+        if (s->lookup && lookup_done(s->lookup)) {
+            if (lookup_result(s->lookup, &addr) == OK)
+                server_moved(s, &addr);
+            lookup_close(take(&s->lookup));
+        } else if (!s->lookup && !s->conn && s->host[0]) {
+            s->lookup = lookup_start(s->host, s->addr.port);
+        }
+    }
+}
+
 static void changed_here(struct post *post)
 {
     struct registrar *r = list_entry(post, struct registrar, changed);
@@ -211,6 +259,7 @@ static void give_up(struct registrar *r)
     for (size_t i = 0; i < r->n; i++)
         dial_close(r->servers[i].dial);
     timer_close(r->timer);
+    timer_close(r->lookup_timer);
     free(r);
 }
 
@@ -222,10 +271,15 @@ enum err registrar_open(const struct registrar_options *options, struct registra
     r->options = *options;
     r->changed.run = changed_here;
     enum err err = timer_open(options->loop, period, r, &r->timer);
+    if (!err)
+        err = timer_open(options->loop, look_up, r, &r->lookup_timer);
+    bool names = false;
     for (size_t i = 0; !err && i < options->n_servers; i++) {
         struct server *s = &r->servers[i];
         s->registrar = r;
-        s->addr = options->servers[i];
+        s->addr = options->servers[i].addr;
+        s->host = options->servers[i].host;
+        names = names || s->host[0];
         r->n++;
         err = dial_open(options->loop, &s->addr, &server_ops, s, options->limits, &s->dial);
     }
@@ -235,6 +289,8 @@ enum err registrar_open(const struct registrar_options *options, struct registra
     }
     timer_start(r->timer, FIRST_LOOK_MS < options->period_ms ? FIRST_LOOK_MS : options->period_ms,
                 options->period_ms);
+    if (names)
+        timer_start(r->lookup_timer, LOOKUP_MS, LOOKUP_MS);
     *out = r;
     return OK;
 }
@@ -243,6 +299,7 @@ void registrar_leave(struct registrar *r)
 {
     r->leaving = true;
     timer_stop(r->timer);
+    timer_stop(r->lookup_timer);
     for (size_t i = 0; i < r->n; i++) {
         if (r->servers[i].conn)
             ask(&r->servers[i], REQ_UNREGISTER_BROKER, (struct bytes){0});
@@ -251,5 +308,7 @@ void registrar_leave(struct registrar *r)
 
 void registrar_close(struct registrar *r)
 {
+    for (size_t i = 0; r && i < r->n; i++)
+        lookup_close(r->servers[i].lookup);
     free(r);
 }

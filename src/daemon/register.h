@@ -4,12 +4,16 @@
  * closes), used for a registration when it is made, every `period_ms`, and whenever topics change.
  * Also the name server in the same process is reached this way: one path, one behaviour.
  *
+ * A name server that was given by a name is looked up again while it cannot be reached: it may have
+ * moved, as containers do.
+ *
  * Loop: all of it on the loop it was opened on, except registrar_topics_changed.
  */
 #ifndef DAEMON_REGISTER_H
 #define DAEMON_REGISTER_H
 
 #include "broker/broker.h"
+#include "daemon/addresses.h"
 #include "io/io.h"
 
 struct registrar;
@@ -21,9 +25,13 @@ struct registrar_options {
     struct io_limits *limits;
     const char *cluster, *name;
     struct addr advertised;
+    /* brokerIP1=auto: each name server is told the address by which we have reached it, except the
+     * one of this house (the first, if `first_is_ours`), whose door knows better for each client.
+     */
+    bool by_connection, first_is_ours;
     int64_t broker_id;
     uint64_t period_ms;
-    const struct addr *servers;
+    const struct name_server *servers;
     size_t n_servers;
     /* The server knows this broker; called again when a lost connection has been replaced. */
     void (*registered)(void *user, size_t server);

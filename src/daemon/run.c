@@ -326,6 +326,8 @@ static enum err open_registrar(struct house *h, struct fault *why)
         .cluster = s->cluster,
         .name = h->broker_name,
         .advertised = h->advertised,
+        .by_connection = h->advertise_auto,
+        .first_is_ours = h->names != NULL,
         .broker_id = s->broker_id,
         .period_ms = register_period_ms(s),
         .servers = h->name_servers,

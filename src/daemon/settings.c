@@ -168,7 +168,7 @@ static const struct conf_option options[] = {
            "SLAVE does not start"),
     TEXT("brokerIP1", broker_ip1, "", NULL,
          "address told to clients; empty: bindAddress, or this machine's first address when that "
-         "is a wildcard"),
+         "is a wildcard; auto: the one by which a client has reached our name server"),
     TEXT("regionId", region, "DefaultRegion", check_text,
          "region that is written into each message's MSG_REGION"),
     INT("registerNameServerPeriod", register_period_ms, "30000", 10000, 60000,

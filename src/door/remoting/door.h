@@ -33,7 +33,9 @@ struct door_options {
      * far it does not go. Any thread. */
     enum err (*advance_clock)(void *user, int64_t ms, int64_t *now_ms);
     void *user;
-    struct addr host;   /* the broker's advertised address: part of message ids */
+    struct addr host; /* the broker's advertised address: part of message ids */
+    const char *broker_name;
+    bool own_address; /* routes to it have the address by which the client has reached us instead */
     const char *region; /* MSG_REGION of send answers */
     bool trace_on;
 };

@@ -40,6 +40,34 @@ static void log_change(const struct door *door, const struct request *rq, const 
               (uint64_t)conn_id(rq->session->conn), peer);
 }
 
+/* brokerIP1=auto: whoever asks is told to find the broker of this house where it has found this
+ * name server. A machine has many addresses, and which of them a client can reach is known by that
+ * alone. The name server itself knows one, by which the broker has registered here. */
+static void tell_own_address(const struct door *door, const struct request *rq, struct bytes *addr)
+{
+    char own[ADDR_TEXT_MAX], told[ADDR_TEXT_MAX];
+    struct addr local = *conn_local(rq->session->conn);
+    addr_format(&door->options.host, own);
+    if (!bytes_equal(*addr, bytes_str(own)) || local.ip_len == 0)
+        return;
+    local.port = door->options.host.port;
+    addr_format(&local, told);
+    struct bytes copy = arena_copy(rq->arena, bytes_str(told));
+    if (copy.at)
+        *addr = copy;
+}
+
+static void tell_own_addresses(const struct door *door, const struct request *rq,
+                               struct route_broker *brokers, size_t n)
+{
+    for (size_t i = 0; door->options.own_address && i < n; i++) {
+        if (!bytes_equal(brokers[i].name, bytes_str(door->options.broker_name)))
+            continue;
+        for (size_t k = 0; k < brokers[i].n_addrs; k++)
+            tell_own_address(door, rq, &brokers[i].addrs[k].addr);
+    }
+}
+
 /* ---- brokers ---- */
 
 static struct names_broker broker_named(const struct request *rq, const struct broker_fields *f)
@@ -199,6 +227,7 @@ void route_members(struct door *door, struct request *rq)
         return;
     }
     group.cluster = f.cluster;
+    tell_own_addresses(door, rq, &group, 1);
     cleanup(buf_clear) struct buf body = buf_upto(BODY_MAX);
     member_group_write(&body, &group);
     answer_written(rq, &body);
@@ -216,6 +245,7 @@ void route_clusters(struct door *door, struct request *rq)
         return;
     }
     cleanup(buf_clear) struct buf body = buf_upto(BODY_MAX);
+    tell_own_addresses(door, rq, brokers, n_brokers);
     cluster_info_write(&body, brokers, n_brokers, clusters, n_clusters);
     answer_written(rq, &body);
 }
@@ -244,6 +274,7 @@ void route_by_topic(struct door *door, struct request *rq)
         return;
     }
     keep_zone(rq, &route);
+    tell_own_addresses(door, rq, route.brokers, route.n_brokers);
     cleanup(buf_clear) struct buf body = buf_upto(BODY_MAX);
     route_write(&body, &route, f.standard_json || rq->head->version >= VERSION_QUOTED_KEYS);
     answer_written(rq, &body);
@@ -260,6 +291,8 @@ static void answer_topics(struct door *door, const struct request *rq, enum name
         return;
     }
     cleanup(buf_clear) struct buf body = buf_upto(BODY_MAX);
+    if (door->options.own_address)
+        tell_own_address(door, rq, &addr);
     topic_list_write(&body, topics, n, addr);
     answer_written(rq, &body);
 }
