@@ -156,7 +156,7 @@ static enum err open_broker(struct house *h, struct fault *why)
         .long_polling = s->long_polling,
         .max_message_size = (uint32_t)s->max_message_size,
         .short_polling_ms = (uint64_t)s->short_polling_ms,
-        .client_expire_ms = 120000,
+        .client_expire_ms = (uint64_t)s->client_expire_ms,
         .max_holds = (uint32_t)s->max_holds,
         .max_topics = (uint32_t)s->max_topics,
         .max_groups = (uint32_t)s->max_groups,
@@ -238,6 +238,9 @@ static enum err open_door(struct house *h, struct fault *why)
         .own_address = h->advertise_auto,
         .region = h->options.settings->region,
         .trace_on = h->options.settings->trace_on,
+        .fast_failure = h->options.settings->fast_failure,
+        .max_sends_waiting = (size_t)h->options.settings->max_sends_waiting,
+        .max_send_wait_ms = (uint64_t)h->options.settings->max_send_wait_ms,
     };
     enum err err = door_open(&options, &h->door);
     return err ? fault_set(why, err, "opening the door: %s", err_text(err)) : OK;

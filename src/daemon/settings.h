@@ -24,10 +24,11 @@ struct settings {
     int broker_role;
     /* topics and groups */
     bool auto_topics, auto_groups, trace_on;
-    int64_t default_queues, broker_perm, max_topics, max_groups, max_clients;
+    int64_t default_queues, broker_perm, max_topics, max_groups, max_clients, client_expire_ms;
     /* messages */
     int64_t max_message_size, max_holds, short_polling_ms;
-    bool long_polling;
+    bool long_polling, fast_failure;
+    int64_t max_sends_waiting, max_send_wait_ms;
     char delay_levels[CONF_TEXT_MAX];
     /* store */
     char data[CONF_TEXT_MAX];

@@ -21,6 +21,7 @@ static void drop_member(struct names *names, struct team *team, struct member *m
 /* A rule that says which members go. */
 struct sweep {
     bool (*goes)(struct sweep *self, const struct member *member);
+    enum loss how;
     uint64_t conn, now_ns;
     struct arena *arena;
     struct bytes *addrs;
@@ -41,6 +42,7 @@ enum err names_open(const struct names_options *options, struct names **out, str
     names->options = *options;
     map_init(&names->teams, options->seed);
     map_init(&names->topics, options->seed);
+    lost_init(names);
     kvset_init(&names->settings, options->seed);
 
     enum err err = options->vfs ? kv_load(names, why) : OK;
@@ -67,6 +69,7 @@ void names_close(struct names *names)
         team_free(team);
     map_clear(&names->teams);
     routes_clear(names);
+    lost_clear(names);
     kvset_clear(&names->settings);
     room_clear(&names->room);
     free(names);
@@ -139,7 +142,7 @@ enum err names_version(struct names *names, const struct names_broker *broker,
 
 size_t names_gone(struct names *names, uint64_t conn)
 {
-    struct sweep sweep = {.goes = came_by, .conn = conn};
+    struct sweep sweep = {.goes = came_by, .how = LOSS_CLOSED, .conn = conn};
     room_enter(&names->room);
     sweep_members(names, &sweep);
     room_leave(&names->room);
@@ -148,7 +151,7 @@ size_t names_gone(struct names *names, uint64_t conn)
 
 size_t names_expire_turn(struct names *names, struct arena *arena, struct bytes **addrs)
 {
-    struct sweep sweep = {.goes = was_silent, .arena = arena};
+    struct sweep sweep = {.goes = was_silent, .how = LOSS_SILENT, .arena = arena};
     sweep.now_ns = clock_ns(names->options.clock);
     sweep.addrs = arena_alloc(arena, EXPIRE_AT_ONCE * sizeof *sweep.addrs);
     if (!sweep.addrs)
@@ -351,11 +354,11 @@ static enum err tell_registered(const struct names *names, const struct names_br
 
 /* Room: routes. A team that has lost a member: without any it is forgotten with its topics; without
  * a master nothing can be written to it, if its slaves act for the master. */
-static void after_loss(struct names *names, struct team *team)
+static void after_loss(struct names *names, struct team *team, enum loss how)
 {
     room_held(&names->room);
     if (team->n_members == 0) {
-        routes_forget(names, team);
+        routes_forget(names, team, how);
         (void)map_remove(&names->teams, team->name);
         team_free(team);
         return;
@@ -368,7 +371,7 @@ static void after_loss(struct names *names, struct team *team)
 static void drop_member(struct names *names, struct team *team, struct member *member)
 {
     team_unlink(team, member);
-    after_loss(names, team);
+    after_loss(names, team, LOSS_LEFT);
 }
 
 /* Room: routes. */
@@ -391,7 +394,7 @@ static void sweep_members(struct names *names, struct sweep *sweep)
             list_add_tail(&touched, &team->touched);
     }
     for (struct link *k; (k = list_pop(&touched));)
-        after_loss(names, list_entry(k, struct team, touched));
+        after_loss(names, list_entry(k, struct team, touched), sweep->how);
 }
 
 static bool came_by(struct sweep *self, const struct member *member)

@@ -62,6 +62,8 @@ struct names {
     struct room room;
     struct map teams, topics;
     size_t n_places;
+    struct map lost; /* topic → struct lost, of lost.c */
+    struct list lost_by_age;
     struct kvset settings;
     struct fault note; /* what opening had to repair */
     bool saving;       /* somebody writes the file; settings do not change until then */
@@ -117,8 +119,19 @@ must_check enum err routes_take(struct names *names, const struct team *team,
                                 const struct topic_settings *topics, size_t n, bool changed,
                                 int32_t perm_mask);
 void routes_wipe(struct names *names, const struct team *team);
-void routes_forget(struct names *names, const struct team *team);
+enum loss { LOSS_LEFT, LOSS_CLOSED, LOSS_SILENT }; /* how a team has lost its last member */
+void routes_forget(struct names *names, const struct team *team, enum loss how);
 void routes_clear(struct names *names);
+
+/* ---- lost.c ---- */
+
+void lost_init(struct names *names);
+void lost_clear(struct names *names);
+/* The topic has lost its last place, with this team. */
+void lost_add(struct names *names, struct bytes topic, const struct team *team, enum loss how);
+void lost_forget(struct names *names, struct bytes topic); /* it has a place again */
+/* A sentence about it; false: nothing is remembered. */
+bool lost_tell(const struct names *names, struct bytes topic, char *out, size_t size);
 
 /* ---- kv.c ---- */
 

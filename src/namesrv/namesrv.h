@@ -1,10 +1,11 @@
 /* namesrv.h - the name server: who serves which topic, and who is alive.
  *
  * Brokers tell it about themselves (register, every 30 s) and clients ask it for routes. It keeps
- * no history: what it knows was told within the last two minutes, and a broker whose connection
- * closes is forgotten at once. Several name servers run side by side and know nothing of each
- * other; every broker tells all of them. Only the key/value settings (ordered topics, above all)
- * are kept on disk, in Apache's kvConfig.json.
+ * no history (but for a hint in the answer when a topic has gone with its broker): what it knows
+ * was told within the last two minutes, and a broker whose connection closes is forgotten at once.
+ * Several name servers run side by side and know nothing of each other; every broker tells all of
+ * them. Only the key/value settings (ordered topics, above all) are kept on disk, in Apache's
+ * kvConfig.json.
  *
  *     cluster ── broker name ── address by id (0 the master) ── liveness, data version
  *     topic ── broker name ── queue counts and permission

@@ -1,6 +1,7 @@
 /* routes.c - which topic lies where: taking it in from registrations, telling it to clients. */
 #include "namesrv/names_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -8,6 +9,10 @@ enum { FLAG_UNIT = 1, FLAG_UNIT_SUB = 2 }; /* topicSysFlag */
 
 /* The brokers of a group find each other by this topic; it is never told with an acting master. */
 #define SYNC_GROUP_PREFIX BYTES("rmq_sys_SYNC_BROKER_MEMBER_")
+
+/* What new topics are modelled on, where a broker makes them on first use. */
+#define TEMPLATE_TOPIC  BYTES("TBW102")
+#define SHOWN_TOPIC_MAX 160 /* bytes of a topic in a sentence */
 
 static const struct place *place_find(const struct topic *topic, const struct team *team);
 static enum err place_put(struct names *names, struct bytes topic, const struct place *place);
@@ -293,7 +298,7 @@ void routes_wipe(struct names *names, const struct team *team)
 }
 
 /* Room: routes. */
-void routes_forget(struct names *names, const struct team *team)
+void routes_forget(struct names *names, const struct team *team, enum loss how)
 {
     room_held(&names->room);
     struct list empty;
@@ -301,6 +306,8 @@ void routes_forget(struct names *names, const struct team *team)
     struct topic *topic;
     for (size_t i = 0; (topic = map_next(&names->topics, &i));)
         place_remove(names, topic, team, &empty);
+    list_each(k, &empty)
+        lost_add(names, list_entry(k, struct topic, empty)->name, team, how);
     forget_empty(names, &empty);
 }
 
@@ -351,6 +358,7 @@ static enum err topic_new(struct names *names, struct bytes name, struct topic *
     enum err err = map_put(&names->topics, topic->name, topic);
     if (err)
         return err;
+    lost_forget(names, name);
     *out = take(&topic);
     return OK;
 }
@@ -463,21 +471,27 @@ static enum err show_route(const struct names *names, const struct topic *topic,
 }
 
 /* Room: routes. The official clients show the remark to their users, and some look for its
- * beginning; so that comes first and then what is the matter. */
+ * beginning; so that comes first and then what is the matter: the broker was lost, or there is
+ * none, or nobody makes topics on first use. Brokers that do have the topic that new ones are
+ * modelled on. */
 static enum err unknown_topic(const struct names *names, struct bytes topic, struct fault *why)
 {
     room_held(&names->room);
-    if (topic.len > NAME_RETRY_MAX)
-        topic.len = NAME_RETRY_MAX;
+    char reason[320] = "no broker is registered here";
     size_t n = names->teams.n;
-    if (n == 0)
-        return fault_set(why, ERR_UNKNOWN_TOPIC,
-                         "No topic route info in name server for the topic: %.*s; "
-                         "no broker is registered here",
-                         BYTES_ARG(topic));
+    bool lost = lost_tell(names, topic, reason, sizeof reason);
+    bool made_on_use = map_get(&names->topics, TEMPLATE_TOPIC) != NULL;
+    if (!lost && n > 0)
+        (void)snprintf(
+            reason, sizeof reason, "%zu broker%s registered here and none has it; %s", n,
+            n == 1 ? " is" : "s are",
+            made_on_use
+                ? "it is created when the first message is sent to it"
+                : "none creates topics on first use (autoCreateTopicEnable), so it has to be "
+                  "created before");
+    if (topic.len > SHOWN_TOPIC_MAX)
+        topic.len = SHOWN_TOPIC_MAX;
     return fault_set(why, ERR_UNKNOWN_TOPIC,
-                     "No topic route info in name server for the topic: %.*s; %zu broker%s "
-                     "registered here with %zu topic%s, and it is none of these",
-                     BYTES_ARG(topic), n, n == 1 ? " is" : "s are", names->topics.n,
-                     names->topics.n == 1 ? "" : "s");
+                     "No topic route info in name server for the topic: %.*s; %s", BYTES_ARG(topic),
+                     reason);
 }

@@ -38,8 +38,10 @@ static void an_unknown_topic_says_what_is_known_instead(void **state)
                                   "no broker is registered here");
     register_usual(broker_of("a", 0, "10.0.0.1:1"), 1);
     assert_route("T9", "?");
-    assert_string_equal(why.text, "No topic route info in name server for the topic: T9; 1 broker "
-                                  "is registered here with 2 topics, and it is none of these");
+    assert_string_equal(why.text,
+                        "No topic route info in name server for the topic: T9; 1 broker is "
+                        "registered here and none has it; none creates topics on first use "
+                        "(autoCreateTopicEnable), so it has to be created before");
     register_usual(broker_of("b", 0, "10.0.0.2:1"), 1);
     assert_route("", "?");
     assert_non_null(strstr(why.text, "topic: ; 2 brokers are registered"));
@@ -48,6 +50,74 @@ static void an_unknown_topic_says_what_is_known_instead(void **state)
     memset(endless, 'x', sizeof endless - 1);
     assert_route(endless, "?");
     assert_non_null(strstr(why.text, "x; 2 brokers are registered"));
+
+    struct topic_settings t[] = {topic_of("T1", 3), topic_of("TBW102", 1)};
+    struct names_broker c = broker_of("c", 0, "10.0.0.3:1");
+    assert_int_equal(try_register(&c, version_of(0, 1), t, 2), OK);
+    assert_route("T9", "?");
+    assert_non_null(strstr(why.text, "it is created when the first message is sent to it"));
+}
+
+static void assert_lost(const char *topic, const char *words)
+{
+    assert_route(topic, "?");
+    if (!strstr(why.text, words))
+        fail_msg("\"%s\" is not in: %s", words, why.text);
+}
+
+/* Which broker had the topic, what became of it and when. A topic that comes back is no longer
+ * lost, and one that another broker still has never was. */
+static void an_unknown_topic_that_was_known_says_who_had_it(void **state)
+{
+    (void)state;
+    struct names_broker a = broker_of("a", 0, "10.0.0.1:1");
+    register_usual(a, 1);
+    clock_manual_advance(&test_clock, 100000);
+    names_unregister(names, &a);
+    clock_manual_advance(&test_clock, 7000);
+    assert_lost("T1", "topic: T1; broker a had it and unregistered 7 s ago");
+    assert_lost("T9", "no broker is registered here");
+
+    a.conn = 77;
+    register_usual(a, 2);
+    struct names_broker b = broker_of("b", 0, "10.0.0.2:1");
+    register_usual(b, 1);
+    assert_int_equal(names_gone(names, 77), 1);
+    assert_string_not_equal(route_text("T1"), "?");
+    struct bytes *addrs;
+    clock_manual_advance(&test_clock, NAMES_EXPIRE_MS + 1);
+    assert_int_equal(names_expire_turn(names, &arena, &addrs), 1);
+    clock_manual_advance(&test_clock, 60000);
+    assert_lost("T2", "broker b had it and expired, for want of a sign of life, 60 s ago");
+
+    register_usual(a, 3);
+    names_delete_topic(names, BYTES("T1"), (struct bytes){0});
+    assert_lost("T1", "1 broker is registered here");
+    assert_int_equal(names_gone(names, 77), 1);
+    assert_lost("T1", "no broker is registered here");
+    assert_lost("T2", "broker a had it and lost its connection to this name server 0 s ago");
+}
+
+/* However many topics go, so much is remembered and no more: the latest. */
+static void what_is_remembered_of_lost_topics_is_bounded(void **state)
+{
+    (void)state;
+    enum { MANY = 5000 };
+    static char name[MANY][8];
+    static struct topic_settings t[MANY];
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(name[i], sizeof name[i], "M%d", i);
+        t[i] = topic_of(name[i], 1);
+    }
+    struct names_broker b = broker_of("b", 0, "10.0.0.2:1");
+    assert_int_equal(try_register(&b, version_of(0, 1), t, MANY), OK);
+    names_unregister(names, &b);
+    assert_int_equal(names->lost.n, 4096);
+    register_usual(broker_of("a", 0, "10.0.0.1:1"), 1);
+    names_unregister(names,
+                     &(struct names_broker){.name = BYTES("a"), .addr = BYTES("10.0.0.1:1")});
+    assert_int_equal(names->lost.n, 4096);
+    assert_lost("T1", "broker a had it");
 }
 
 static void the_route_carries_counts_flags_and_permissions(void **state)
@@ -394,6 +464,8 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, test_setup, test_teardown)
     const struct CMUnitTest tests[] = {
         CASE(an_unknown_topic_says_what_is_known_instead),
+        CASE(an_unknown_topic_that_was_known_says_who_had_it),
+        CASE(what_is_remembered_of_lost_topics_is_bounded),
         CASE(the_route_carries_counts_flags_and_permissions),
         CASE(ordered_topics_are_told_only_if_enabled),
         CASE(an_acting_master_is_shown_as_id_0_if_enabled),

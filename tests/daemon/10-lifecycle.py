@@ -226,10 +226,10 @@ def _():
 def _():
     path = config_file("brokerClusterName = DefaultCluster\nbrokerName = broker-a\nbrokerId = 0\ndeleteWhen = 04\n"
                        "fileReservedTime = 48\nbrokerRole = ASYNC_MASTER\nflushDiskType = ASYNC_FLUSH\n"
-                       "sendThreadPoolQueueCapacity=100000\nautoCreateTopicEnabel=false\n")
+                       "pullThreadPoolQueueCapacity=100000\nautoCreateTopicEnabel=false\n")
     with daemons.Daemon(args=["-c", path]) as d:
         log = d.read_log()
-        tap.check("sendThreadPoolQueueCapacity" in log, "the unknown key is not named")
+        tap.check("pullThreadPoolQueueCapacity" in log, "the unknown key is not named")
         tap.check("autoCreateTopicEnable?" in log, "the nearest key is not suggested")
         with r.Client(d.names) as client:
             clusters = client.request(r.GET_BROKER_CLUSTER_INFO).json()

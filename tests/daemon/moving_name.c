@@ -1,5 +1,6 @@
-/* moving_name.c - a name that leads wherever a test wants: preloaded into a daemon, it answers for the
- * host "moving.test" with the address in the file that MOVING_NAME names, and leaves all others alone. */
+/* moving_name.c - a name that leads wherever a test wants: preloaded into a daemon, it answers for
+ * the host "moving.test" with the address in the file that MOVING_NAME names, and leaves all others
+ * alone. */
 #include <dlfcn.h>
 #include <netdb.h>
 #include <stdio.h>

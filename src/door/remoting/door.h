@@ -38,6 +38,12 @@ struct door_options {
     bool own_address; /* routes to it have the address by which the client has reached us instead */
     const char *region; /* MSG_REGION of send answers */
     bool trace_on;
+    /* Flow control: more sends than this wait for the disk, or one so long, and further ones are
+     * refused.
+     */
+    bool fast_failure;
+    size_t max_sends_waiting;
+    uint64_t max_send_wait_ms;
 };
 
 must_check enum err door_open(const struct door_options *options, struct door **out);

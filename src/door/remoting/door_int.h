@@ -28,9 +28,10 @@ struct door {
     struct door_context contexts[DOOR_SIDES];
     struct seat **seats;
     size_t n_seats;
-    _Atomic int32_t next_opaque; /* of requests that we send */
-    _Atomic size_t parked_long;  /* bytes of long texts that waiting pulls keep */
-    struct log_limit bad_input, not_stored;
+    _Atomic int32_t next_opaque;  /* of requests that we send */
+    _Atomic size_t parked_long;   /* bytes of long texts that waiting pulls keep */
+    _Atomic size_t sends_waiting; /* for the disk */
+    struct log_limit bad_input, not_stored, busy;
 };
 
 /* A connection and what the protocol knows about it. Counted, because services on other threads

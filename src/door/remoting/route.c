@@ -261,6 +261,33 @@ static void keep_zone(const struct request *rq, struct route *route)
         route_keep_zone(route, zone);
 }
 
+static bool can_be_written(const struct route *route)
+{
+    for (size_t i = 0; i < route->n_queues; i++)
+        if (route->queues[i].perm & PERM_WRITE && route->queues[i].write_queues > 0)
+            return true;
+    return false;
+}
+
+/* A producer that finds no queue to write to says "No route info of this topic" all by itself. The
+ * route is given all the same, since consumers ask for it with the same request; the remark is for
+ * whoever looks why. */
+static void answer_route(const struct request *rq, const struct route *route,
+                         const struct buf *body)
+{
+    struct return_address to = return_address_of(rq);
+    struct reply r;
+    struct bytes remark = {0};
+    if (!can_be_written(route))
+        remark = BYTES(
+            "no queue of this topic can be written to: its permission has no 2 (write) on any "
+            "of its brokers, or there are no write queues");
+    if (body->err)
+        answer_written(rq, body);
+    else if (reply_begin(&r, &to, RES_SUCCESS, remark, 0))
+        reply_end_body(&r, buf_bytes(body));
+}
+
 void route_by_topic(struct door *door, struct request *rq)
 {
     struct name_fields f = {0};
@@ -277,7 +304,7 @@ void route_by_topic(struct door *door, struct request *rq)
     tell_own_addresses(door, rq, route.brokers, route.n_brokers);
     cleanup(buf_clear) struct buf body = buf_upto(BODY_MAX);
     route_write(&body, &route, f.standard_json || rq->head->version >= VERSION_QUOTED_KEYS);
-    answer_written(rq, &body);
+    answer_route(rq, &route, &body);
 }
 
 static void answer_topics(struct door *door, const struct request *rq, enum names_topics which,

@@ -3,7 +3,13 @@
  * A request is only noted when it is met; when the read that brought it is used up, everything
  * noted is stored as one batch. What needs no waiting is answered at once, in the same turn of the
  * loop. The rest waits for the log's `confirmed` position as one group and comes back to this loop
- * as a post. */
+ * as a post.
+ *
+ * Flow control. What waits for the disk is bounded in number and in age: a send that comes when too
+ * many wait, or when the oldest has waited too long, is refused with SYSTEM_BUSY and what was
+ * measured. It is not stored, so its producer may safely try again or elsewhere. Without SYNC_FLUSH
+ * nothing ever waits: a slow disk then holds up the append itself, and with it the reading of more
+ * sends. */
 #include "door/remoting/door_int.h"
 
 #include <stdlib.h>
@@ -12,6 +18,7 @@
 
 struct sends {
     struct desk *desk;
+    struct list waiting; /* send_waits of this loop, the oldest first */
     size_t n;
     struct produce requests[SENDS_MAX];
     struct return_address senders[SENDS_MAX];
@@ -31,6 +38,8 @@ struct send_answer {
 struct send_wait {
     struct store_wait wait;
     struct post post;
+    struct link by_age; /* in sends.waiting */
+    uint64_t since_ns;
     struct door *door;
     struct loop *home;
     enum err err;
@@ -43,6 +52,7 @@ enum err sends_open(struct door *door, struct sends **out)
     struct sends *sends = calloc(1, sizeof *sends);
     if (!sends)
         return ERR_NO_MEMORY;
+    list_init(&sends->waiting);
     enum err err = desk_open(door->broker, &sends->desk);
     if (err) {
         free(sends);
@@ -60,9 +70,51 @@ void sends_close(struct sends *sends)
     free(sends);
 }
 
+static void give(struct door *door, const struct send_answer *a);
+
+/* How many sends wait for the disk, those of this read included, and the oldest of this loop how
+ * long. False: too many, or too long. */
+static bool store_keeps_up(struct door *door, const struct sends *sends, struct fault *why)
+{
+    const struct door_options *o = &door->options;
+    size_t waiting = atomic_load_explicit(&door->sends_waiting, memory_order_relaxed);
+    if (!o->fast_failure || waiting == 0)
+        return true;
+    uint64_t oldest_ms = 0;
+    if (!list_empty(&sends->waiting)) {
+        const struct send_wait *oldest =
+            list_entry(list_first(&sends->waiting), struct send_wait, by_age);
+        oldest_ms = (clock_ns(o->clock) - oldest->since_ns) / 1000000;
+    }
+    if (waiting + sends->n < o->max_sends_waiting && oldest_ms <= o->max_send_wait_ms)
+        return true;
+    (void)fault_set(
+        why, ERR_BUSY,
+        "system busy, the message was not stored: %zu sends wait for the disk (at most %zu, "
+        "sendThreadPoolQueueCapacity), the oldest for %llu ms (at most %llu, "
+        "osPageCacheBusyTimeOutMills); try again",
+        waiting, o->max_sends_waiting, (unsigned long long)oldest_ms,
+        (unsigned long long)o->max_send_wait_ms);
+    return false;
+}
+
+static void refuse_busy(struct door *door, const struct request *rq, const struct fault *why)
+{
+    log_limited(door->log, &door->busy, LOG_WARN, "send refused reason=%s",
+                LOG_QUOTE(bytes_str(why->text)));
+    struct send_answer a = {
+        .to = return_address_of(rq), .code = RES_SYSTEM_BUSY, .remark = why->text};
+    give(door, &a);
+}
+
 static void note(struct door *door, struct request *rq, const struct send_fields *f)
 {
     struct sends *sends = rq->session->seat->sends;
+    struct fault why;
+    if (!store_keeps_up(door, sends, &why)) {
+        refuse_busy(door, rq, &why);
+        return;
+    }
     if (sends->n == SENDS_MAX)
         sends_flush(door, rq->session->seat);
     size_t i = sends->n++;
@@ -182,6 +234,8 @@ static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i
 static void wait_over(struct post *post)
 {
     struct send_wait *w = list_entry(post, struct send_wait, post);
+    list_remove(&w->by_age);
+    atomic_fetch_sub_explicit(&w->door->sends_waiting, w->n, memory_order_relaxed);
     if (w->err)
         log_limited(w->door->log, &w->door->not_stored, LOG_ERROR,
                     "messages not confirmed count=%zu reason=\"%s\"", w->n, err_text(w->err));
@@ -220,6 +274,9 @@ static struct send_wait *wait_make(struct door *door, struct seat *seat,
     w->door = door;
     w->home = seat->loop;
     w->n = n;
+    w->since_ns = clock_ns(door->options.clock);
+    list_add_tail(&seat->sends->waiting, &w->by_age);
+    atomic_fetch_add_explicit(&door->sends_waiting, n, memory_order_relaxed);
     uint8_t *room = (uint8_t *)&w->answers[n];
     for (size_t i = 0; i < n; i++) {
         w->answers[i] = answers[i];
