@@ -180,13 +180,28 @@ int64_t turn_next(const struct turn *turn, const struct queue *queue)
 static const int32_t delay_defaults[] = {1,   5,   10,  30,  60,  120,  180,  240,  300,
                                          360, 420, 480, 540, 600, 1200, 1800, 3600, 7200};
 
+static size_t ladder_size(const struct store_options *options)
+{
+    return options->n_delays ? options->n_delays : sizeof delay_defaults / sizeof delay_defaults[0];
+}
+
 /* A level above the ladder is its last one. */
 static int64_t delay_ms(const struct store_options *options, int32_t level)
 {
-    size_t n =
-        options->n_delays ? options->n_delays : sizeof delay_defaults / sizeof delay_defaults[0];
+    size_t n = ladder_size(options);
     size_t i = (size_t)level < n ? (size_t)level - 1 : n - 1;
     return options->n_delays ? options->delays_ms[i] : (int64_t)delay_defaults[i] * 1000;
+}
+
+int32_t store_delay_levels(struct store *store)
+{
+    return (int32_t)ladder_size(&store->options);
+}
+
+int64_t store_delay_ms(struct store *store, int32_t level)
+{
+    invariant(level > 0);
+    return delay_ms(&store->options, level);
 }
 
 /* Witness: CommitLog.checkMessageAndReturnSize. */

@@ -103,6 +103,24 @@ void store_flush_wake(struct store *store)
     room_leave(&store->tail.room);
 }
 
+enum err store_flush_all(struct store *store, struct fault *why)
+{
+    enum err err = store_failed(store) ? store_trouble(store, why) : OK;
+    if (err)
+        return err;
+    room_enter(&store->tail.room);
+    uint64_t upto = position_get(&store->positions.written);
+    int64_t upto_ms = store->tail.last_ms;
+    room_leave(&store->tail.room);
+    struct fault reason = {0};
+    err = log_flush(store, upto, upto_ms, &reason);
+    if (err)
+        store_fail(store, err, &reason);
+    if (err && why)
+        *why = reason;
+    return err;
+}
+
 /* ---- queues ---- */
 
 /* The folder's own entry, and those of the folders it stands in: a queue whose folder is forgotten

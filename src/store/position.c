@@ -21,6 +21,11 @@ uint64_t store_confirmed(struct store *store)
     return position_get(&store->positions.confirmed);
 }
 
+uint64_t store_flushed(struct store *store)
+{
+    return position_get(&store->positions.flushed);
+}
+
 void positions_written(struct store *store, uint64_t end)
 {
     struct tail *tail = &store->tail;

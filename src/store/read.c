@@ -252,6 +252,24 @@ int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offse
     return record.store_ms;
 }
 
+int64_t queue_due(struct store *store, struct queue *queue, int64_t offset, int64_t max,
+                  int64_t upto_ms, int64_t *next_ms)
+{
+    struct reading rd = {.store = store, .queue = queue};
+    int64_t at = offset, end = queue_max(queue);
+    int64_t stop = end - offset > max ? offset + max : end;
+    *next_ms = INT64_MAX;
+    for (; at < stop; at++) {
+        struct unit unit;
+        if (unit_at(&rd, at, &unit) || unit_is_filler(&unit) || unit.tags_code <= upto_ms)
+            continue;
+        *next_ms = unit.tags_code;
+        break;
+    }
+    segment_drop(rd.units);
+    return at > offset ? at - offset : 0;
+}
+
 int64_t queue_search_time(struct store *store, struct queue *queue, int64_t ts)
 {
     int64_t low = queue_min(store, queue), high = queue_max(queue);

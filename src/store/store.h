@@ -123,6 +123,7 @@ must_check enum err store_append(struct store *store, const struct draft *drafts
                                  struct stored *out, uint64_t *end);
 
 uint64_t store_confirmed(struct store *store);
+uint64_t store_flushed(struct store *store); /* what a power loss cannot take any more */
 
 /* Waits for `confirmed` to reach a position, without blocking. */
 struct store_wait {
@@ -186,6 +187,22 @@ int64_t queue_search_time(struct store *store, struct queue *queue, int64_t ts);
 /* Store time of a queue's message; -1 when there is none. */
 int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offset);
 
+/* ---- messages that are to come later ---- */
+
+/* Units of the topic of delayed messages carry the time they are due in place of the tag's hash.
+ * Its queue n is that of delay level n + 1. */
+#define SCHEDULE_TOPIC BYTES("SCHEDULE_TOPIC_XXXX")
+
+/* The ladder: how many levels, and the delay of one; a level above the ladder is its last one. */
+int32_t store_delay_levels(struct store *store);
+int64_t store_delay_ms(struct store *store, int32_t level);
+
+/* How many units from `offset` on, one after the other and at most `max`, are due at `upto_ms`. One
+ * that cannot be read counts. `*next_ms`: when the first that is not is due; INT64_MAX: there is
+ * none, or `max` came first. */
+int64_t queue_due(struct store *store, struct queue *queue, int64_t offset, int64_t max,
+                  int64_t upto_ms, int64_t *next_ms);
+
 /* ---- by key ---- */
 
 #define STORE_QUERY_MAX 64
@@ -232,6 +249,8 @@ size_t store_dispatch_turn(struct store *store, struct arrival *out);
 int store_flush_turn(struct store *store);
 void store_flush_wait(struct store *store, int timeout_ms);
 void store_flush_wake(struct store *store); /* for stopping */
+/* Flushes whatever is written, at once. For stopping: nobody else flushes or appends any more. */
+must_check enum err store_flush_all(struct store *store, struct fault *why);
 
 /* Flushes queues and writes the checkpoint, by interval; sees to it that the next log file is there
  * before it is needed. One thread: the keeper. */

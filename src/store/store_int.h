@@ -20,8 +20,6 @@
 #define LOG_FOLDER   "commitlog"
 #define QUEUE_FOLDER "consumequeue"
 
-#define SCHEDULE_TOPIC BYTES("SCHEDULE_TOPIC_XXXX") /* messages that wait for their delay level */
-
 /* For a failure that turned out to be none. */
 static inline void fault_forget(struct fault *why)
 {
