@@ -9,7 +9,8 @@
  *     clients   who is connected, in which groups, subscribed to what
  *     offsets   how far each group has come in each queue
  *     holds     readers that wait for a message to arrive
- *     tables    the three JSON files under config/, as Apache has them
+ *     delays    messages that wait for their time; retries and dead letters
+ *     tables    the four JSON files under config/, as Apache has them
  *
  * Room: core (1), one for all of the above.
  * Threads: verbs from any thread. The turns at the end are called by whoever the house decides.
@@ -51,6 +52,7 @@ struct broker_options {
     struct addr host; /* what records carry as store host: the advertised address */
     int32_t perm;     /* brokerPermission */
     int32_t default_queues;
+    int32_t dlq_perm; /* of the topics of dead letters, when they are made */
     bool auto_topics, auto_groups, trace_on, long_polling;
     uint32_t max_message_size;
     uint64_t short_polling_ms;
@@ -75,6 +77,8 @@ const char *broker_note(const struct broker *broker);
 struct produce {
     struct bytes group, topic, default_topic, body, props;
     int32_t default_queues, queue_id, sys_flag, flag, reconsume_times;
+    int32_t max_reconsume_times; /* the client's own limit, if it named one */
+    bool has_max_reconsume_times;
     int64_t born_ms;
     struct addr born_host;
     bool batch;
@@ -85,17 +89,22 @@ struct produce {
      *     ERR_DENIED        a permission, or a topic that clients may not send to
      *     ERR_MALFORMED     the message itself
      *     ERR_TOO_BIG       its size
-     *     ERR_UNSUPPORTED   a delayed, timed, transactional or dead message
+     *     ERR_UNSUPPORTED   a timed or transactional message
      *     ERR_BUSY          a limit of ours
      *
      * ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_NO_MEMORY, or what store_append said. */
     enum err err;
-    struct fault why; /* the sentence, when refused */
-    int32_t stored_queue_id;
-    int64_t queue_offset;  /* of the first message */
-    uint32_t first, count; /* its messages in desk->stored */
-    bool wait;             /* the producer wants to wait for `confirmed` */
-    char uniq_key[65];     /* transactionId of the answer */
+    struct fault why;        /* the sentence, when refused */
+    int32_t stored_queue_id; /* of a delayed message: where it will arrive */
+    int64_t queue_offset;    /* of the first message; of a delayed one, where it waits */
+    uint32_t first, count;   /* its messages in desk->stored */
+    bool wait;               /* the producer wants to wait for `confirmed` */
+    char uniq_key[65];       /* transactionId of the answer */
+
+    /* The desk's notes. */
+    int32_t delay_level;
+    bool delay_given;
+    size_t gap; /* room behind the properties, for what is known only later */
 };
 
 /* A loop's own place to prepare messages: buffers that are used again and again. */
@@ -109,6 +118,24 @@ const struct stored *desk_stored(const struct desk *desk); /* of the last broker
  * 0 when nothing was stored. */
 void broker_produce(struct broker *broker, struct desk *desk, struct produce *requests, size_t n,
                     uint64_t *end);
+
+/* ---- giving back ---- */
+
+/* A consumer could not use a message: it comes again later, or is a dead letter. */
+struct send_back {
+    struct bytes group;
+    int64_t position;
+    int32_t delay_level; /* 0: by the number of tries; below: dead at once */
+    int32_t max_reconsume_times;
+    bool has_max_reconsume_times; /* else the group's own limit counts */
+};
+
+/* `*end` is the position that must be confirmed before the consumer may forget the message; 0: the
+ * group does not want retries. ERR_UNKNOWN_GROUP, ERR_DENIED, ERR_NOT_FOUND (no message is there),
+ * ERR_TOO_BIG, ERR_BUSY, ERR_NO_MEMORY, or what store_append said. */
+must_check enum err broker_send_back(struct broker *broker, struct desk *desk,
+                                     const struct send_back *back, uint64_t *end,
+                                     struct fault *why);
 
 /* ---- consuming ---- */
 
@@ -245,7 +272,7 @@ must_check enum err broker_topics(struct broker *broker, struct arena *arena,
 
 /* ---- the files ---- */
 
-enum table_name { TABLE_TOPICS, TABLE_GROUPS, TABLE_OFFSETS };
+enum table_name { TABLE_TOPICS, TABLE_GROUPS, TABLE_OFFSETS, TABLE_DELAYS };
 /* Whether the text of a table's file can be read: OK or ERR_DAMAGED. Pure. */
 must_check enum err table_check(enum table_name which, struct bytes text, struct fault *why);
 
@@ -257,5 +284,17 @@ void broker_hold_turn(struct broker *broker);   /* wakes readers whose time is u
 void broker_client_turn(struct broker *broker); /* forgets clients that were silent too long */
 /* Writes the tables that changed. One caller at a time. */
 must_check enum err broker_save_turn(struct broker *broker, struct fault *why);
+
+/* What a turn of the delay levels did, for the operator. */
+struct delay_turn {
+    uint64_t delivered;
+    uint64_t known;   /* not delivered again: they had been before the last stop */
+    uint64_t skipped; /* records that cannot be delivered */
+    int next_ms;      /* when it wants to be called again, at the latest */
+    enum err err;     /* why something that is due is put off; it is tried again */
+    struct fault why; /* … if it was tried in this turn */
+};
+/* Delivers delayed messages that are due. One caller at a time. */
+void broker_delay_turn(struct broker *broker, struct delay_turn *out);
 
 #endif

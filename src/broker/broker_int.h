@@ -25,6 +25,7 @@
 #define HOLD_SLOTS    512
 #define HOLD_SLOT_NS  UINT64_C(100000000)
 #define HOLD_MAX_MS   (3600u * 1000)
+#define DELAY_LEVELS  64              /* of the ladder, at most */
 #define TEMPLATE_NAME BYTES("TBW102") /* what new topics are modelled on */
 
 /* For "%.*s": a stranger's name, cut so that the sentence stays readable. */
@@ -120,7 +121,7 @@ struct waiting {
     struct list holds;
 };
 
-#define TABLES 3
+#define TABLES 4
 
 struct table {
     struct data_version version;
@@ -152,6 +153,8 @@ struct broker {
     struct list hold_slots[HOLD_SLOTS];
     uint64_t hold_tick; /* the slot that was looked at last */
     uint32_t n_holds;
+    int64_t delay_saved[DELAY_LEVELS]; /* by level; -1: not in the table */
+    struct delay *delay;               /* delay.c; but for opening, broker_delay_turn's own */
 };
 
 /* ---- afterwards ---- */
@@ -194,9 +197,12 @@ must_check enum err topic_create(struct broker *b, const struct topic_settings *
 /* The topic a message is sent to, made from its template if it is new. */
 must_check enum err topic_for_send(struct broker *b, const struct produce *r, struct after *after,
                                    struct topic **out, struct fault *why);
-/* Adds %RETRY%group if there is none. */
+/* Adds %RETRY%group if there is none. NULL: the group does not want one. */
 must_check enum err topic_for_retry(struct broker *b, const struct group *group,
-                                    struct after *after, struct fault *why);
+                                    struct after *after, struct topic **out, struct fault *why);
+/* Adds %DLQ%group if there is none. */
+must_check enum err topic_for_dead(struct broker *b, struct bytes group, struct after *after,
+                                   struct topic **out, struct fault *why);
 /* The handle; NULL: no memory. `queue_id` is below topic_width(). */
 struct queue *topic_queue(struct broker *b, struct topic *topic, int32_t queue_id);
 int32_t topic_width(const struct topic *topic); /* the larger of its two queue counts */
@@ -244,6 +250,16 @@ must_check enum err progress_set(struct broker *b, struct bytes group, struct by
 must_check enum err progress_put(struct broker *b, struct bytes key, const struct place *places,
                                  size_t n);
 void progress_free(struct progress *p);
+
+/* ---- delay.c ---- */
+
+/* Room: core, when the table has been loaded. */
+must_check enum err delay_open(struct broker *b);
+/* Makes the table say how far the deliveries have come, now that nobody delivers any more and the
+ * log is flushed. */
+void delay_settle(struct broker *b);
+bool delay_unsettled(const struct broker *b);
+void delay_free(struct delay *delay);
 
 /* ---- save.c, room: core ---- */
 

@@ -51,7 +51,8 @@ static enum err consumer_seen(struct broker *b, const struct client *client,
     enum err err = group_need(b, m->group, &group, why);
     if (err)
         return err;
-    err = topic_for_retry(b, group, after, why);
+    struct topic *retry;
+    err = topic_for_retry(b, group, after, &retry, why);
     if (err)
         return err;
     struct member *member = NULL;

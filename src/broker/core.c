@@ -35,6 +35,10 @@ enum err broker_open(const struct broker_options *options, struct broker **out, 
 
 enum err broker_close(struct broker *b, struct fault *why)
 {
+    /* The copies must be on the disk before the table may count them; if they cannot be brought
+     * there, it says what is safe. */
+    if (delay_unsettled(b) && store_flush_all(b->store, NULL) == OK)
+        delay_settle(b);
     enum err err = broker_save_turn(b, why);
     broker_free(b);
     return err;
@@ -53,6 +57,8 @@ static void core_init(struct broker *b)
     b->added = buf_upto(4096);
     b->forbidden = buf_upto(16 << 20);
     list_init(&b->members_by_time);
+    for (size_t i = 0; i < DELAY_LEVELS; i++)
+        b->delay_saved[i] = -1;
     for (size_t i = 0; i < HOLD_SLOTS; i++)
         list_init(&b->hold_slots[i]);
 }
@@ -97,8 +103,8 @@ static enum err added_make(struct broker *b)
     return b->added.err;
 }
 
-/* What the files say comes first; what the log knows better and what every broker has is added
- * where it is missing. */
+/* What the files say comes first; what every broker has and what only the log knows is added where
+ * it is missing. */
 static enum err core_fill(struct broker *b, struct fault *why)
 {
     room_enter(&b->room);
@@ -106,11 +112,13 @@ static enum err core_fill(struct broker *b, struct fault *why)
         b->tables[i].version.timestamp = clock_ms(b->clock);
     enum err err = tables_load(b, why);
     if (!err)
-        err = topics_add_stored(b);
-    if (!err)
         err = topics_add_system(b);
     if (!err)
+        err = topics_add_stored(b);
+    if (!err)
         err = groups_add_system(b);
+    if (!err)
+        err = delay_open(b);
     room_leave(&b->room);
     return err;
 }
@@ -128,6 +136,7 @@ static void broker_free(struct broker *b)
         progress_free(each);
     for (i = 0; (each = map_next(&b->waiting, &i));)
         free(each);
+    delay_free(b->delay);
     map_clear(&b->topics);
     map_clear(&b->groups);
     map_clear(&b->progress);

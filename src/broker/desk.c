@@ -16,6 +16,7 @@
 #define KEEP_MESSAGES  8192 /* a desk that had to hold more shrinks again */
 #define KEEP_TEXT      (8u << 20)
 #define UNIQ_TEXT_MAX  (sizeof "UNIQ_KEY" + ID_TEXT_MAX)
+#define GAP_TEXT       128 /* names and numbers of what gap_of is about, without texts */
 
 enum err desk_open(struct broker *b, struct desk **out)
 {
@@ -48,12 +49,20 @@ const struct stored *desk_stored(const struct desk *desk)
 
 /* ---- room for all ---- */
 
+/* What may have to be added to the properties of a message that goes elsewhere first, or to the
+ * dead letters: produce.c knows when it has found the group. */
+static size_t gap_of(const struct produce *r)
+{
+    bool of_group = bytes_start(r->topic, RETRY_PREFIX);
+    return GAP_TEXT + r->topic.len + (of_group ? NAME_MAX_ANY + r->props.len : 0);
+}
+
 /* Counts the request's messages and the properties' bytes, and refuses what cannot be counted. */
 static enum err request_measure(struct produce *r, size_t *messages, size_t *text)
 {
     if (!r->batch) {
         *messages = 1;
-        *text = r->props.len;
+        *text = r->props.len + gap_of(r);
         return OK;
     }
     struct rd rd = rd_over(r->body);
@@ -99,6 +108,16 @@ static bool text_reserve(struct desk *desk, size_t n)
     return desk->text_cap > 0;
 }
 
+bool desk_clear(struct desk *desk, size_t messages, size_t text)
+{
+    desk->n = 0;
+    if (!messages_reserve(desk, messages) || !text_reserve(desk, text))
+        return false;
+    desk->w = wr_over(desk->text, desk->text_cap);
+    desk->now_ms = clock_ms(desk->broker->clock);
+    return true;
+}
+
 /* One reservation for the whole turn, so that slices of the text stay where they are. */
 static bool desk_reserve(struct desk *desk, struct produce *requests, size_t n)
 {
@@ -113,26 +132,10 @@ static bool desk_reserve(struct desk *desk, struct produce *requests, size_t n)
         messages += m;
         text += t + m * (desk->broker->added.len + UNIQ_TEXT_MAX + 1);
     }
-    desk->n = 0;
-    if (!messages_reserve(desk, messages) || !text_reserve(desk, text))
-        return false;
-    desk->w = wr_over(desk->text, desk->text_cap);
-    return true;
+    return desk_clear(desk, messages, text);
 }
 
 /* ---- what a message asks for ---- */
-
-enum prop_kind {
-    KIND_OTHER,
-    KIND_OURS, /* set by the broker alone: dropped */
-    KIND_UNIQ_KEY,
-    KIND_WAIT,
-    KIND_DELAY,
-    KIND_HALF,
-    KIND_TIMER,
-    KIND_TIMED, /* its timer is already over */
-    KIND_INNER,
-};
 
 static enum prop_kind prop_kind(struct bytes name)
 {
@@ -155,6 +158,8 @@ static enum prop_kind prop_kind(struct bytes name)
         KNOWN("TIMER_DELIVER_MS", KIND_TIMER),
         KNOWN("TIMER_OUT_MS", KIND_TIMED),
         KNOWN("INNER_NUM", KIND_INNER),
+        KNOWN("REAL_TOPIC", KIND_REAL),
+        KNOWN("REAL_QID", KIND_REAL),
 #undef KNOWN
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -165,7 +170,9 @@ static enum prop_kind prop_kind(struct bytes name)
 
 struct asks {
     struct bytes uniq_key, wait, delay, half;
-    bool timer, timed, inner;
+    uint32_t kinds; /* that are there, a bit each */
+    size_t size;    /* of all that can be read, each with its end */
+    int32_t level;  /* what `delay` says */
 };
 
 static bool is_true(struct bytes value) /* as Java's Boolean.parseBoolean */
@@ -173,80 +180,63 @@ static bool is_true(struct bytes value) /* as Java's Boolean.parseBoolean */
     return value.len == 4 && strncasecmp((const char *)value.at, "true", 4) == 0;
 }
 
-/* Notes what the properties ask for. Returns the bytes of those that may stay, each with its end.
- */
-static size_t props_scan(struct bytes props, struct asks *asks)
+static void props_scan(struct bytes props, struct asks *asks)
 {
     struct prop p;
-    size_t stay = 0;
     *asks = (struct asks){0};
     while (props_next(&props, &p)) {
-        switch (prop_kind(p.name)) {
-        case KIND_OURS:
-            continue;
-        case KIND_UNIQ_KEY:
+        enum prop_kind kind = prop_kind(p.name);
+        asks->kinds |= 1u << kind;
+        asks->size += p.name.len + p.value.len + 2;
+        if (kind == KIND_UNIQ_KEY)
             asks->uniq_key = p.value;
-            break;
-        case KIND_WAIT:
+        else if (kind == KIND_WAIT)
             asks->wait = p.value;
-            break;
-        case KIND_DELAY:
+        else if (kind == KIND_DELAY)
             asks->delay = p.value;
-            break;
-        case KIND_HALF:
+        else if (kind == KIND_HALF)
             asks->half = p.value;
-            break;
-        case KIND_TIMER:
-            asks->timer = true;
-            break;
-        case KIND_TIMED:
-            asks->timed = true;
-            break;
-        case KIND_INNER:
-            asks->inner = true;
-            break;
-        case KIND_OTHER:
-            break;
-        }
-        stay += p.name.len + p.value.len + 2;
     }
-    return stay;
 }
 
-/* Copies the client's properties, without those that are ours to set and those that nobody can
- * read. Nearly always that is all of them, and then they are copied at once. */
-static void props_copy(struct wr *w, struct bytes props, struct asks *asks)
+void props_keep(struct wr *w, struct bytes props, uint32_t drop)
 {
-    size_t stay = props_scan(props, asks);
-    if (stay == props.len || stay == props.len + 1) {
-        wr_bytes_of(w, props);
-        if (stay > props.len)
-            wr_u8(w, '\2'); /* 4.9 clients leave the last one out */
-        return;
-    }
     struct prop p;
     while (props_next(&props, &p))
-        if (prop_kind(p.name) != KIND_OURS)
+        if (!(drop & 1u << prop_kind(p.name)))
             props_add(w, p.name, p.value);
 }
 
-/* A message that is to come later, or only if something else happens, must not be delivered at
- * once. */
-static enum err asks_refuse(const struct asks *asks, int32_t sys_flag, struct fault *why)
+/* Copies the client's properties, without those to be dropped and those that nobody can read.
+ * Nearly always that is all of them, and then they are copied at once. */
+static void props_copy(struct wr *w, struct bytes props, const struct asks *asks, uint32_t drop)
 {
-    if (is_true(asks->half) || (sys_flag & SYS_TX_MASK))
-        return fault_set(why, ERR_UNSUPPORTED, "transactional messages are not supported yet");
-    if (asks->delay.len > 0) {
-        int32_t level;
-        if (!bytes_to_i32(asks->delay, &level))
-            return fault_set(why, ERR_MALFORMED, "the property DELAY is not a number");
-        if (level > 0)
-            return fault_set(why, ERR_UNSUPPORTED,
-                             "delayed messages (DELAY=%d) are not supported yet", level);
+    if ((asks->kinds & drop) || (asks->size != props.len && asks->size != props.len + 1)) {
+        props_keep(w, props, drop);
+        return;
     }
-    if (asks->timer && !asks->timed)
+    wr_bytes_of(w, props);
+    if (asks->size > props.len)
+        wr_u8(w, '\2'); /* 4.9 clients leave the last one out */
+}
+
+/* A message that is to come only if something else happens, or at a time for which there is no
+ * service yet, must not be delivered at once. */
+static enum err asks_refuse(struct asks *asks, const struct produce *r, struct fault *why)
+{
+    if (asks->delay.len > 0 && !bytes_to_i32(asks->delay, &asks->level))
+        return fault_set(why, ERR_MALFORMED, "the property DELAY is not a number");
+    if (r->batch && asks->level > 0) /* Apache's client refuses it, its broker forgets the delay */
+        return fault_set(why, ERR_MALFORMED, "a message of a batch cannot be delayed (DELAY=%d)",
+                         asks->level);
+    /* Clients before 4.6.1 leave TRAN_MSG in what they give back. */
+    bool given_back = r->reconsume_times > 0 && asks->level > 0;
+    if ((is_true(asks->half) && !given_back) || (r->sys_flag & SYS_TX_MASK))
+        return fault_set(why, ERR_UNSUPPORTED, "transactional messages are not supported yet");
+    bool timer = asks->kinds & 1u << KIND_TIMER, timed = asks->kinds & 1u << KIND_TIMED;
+    if (timer && !timed && asks->level <= 0)
         return fault_set(why, ERR_UNSUPPORTED, "timed messages (TIMER_…) are not supported yet");
-    if (asks->inner || (sys_flag & SYS_INNER_BATCH))
+    if ((asks->kinds & 1u << KIND_INNER) || (r->sys_flag & SYS_INNER_BATCH))
         return fault_set(why, ERR_MALFORMED, "an inner batch, but the topic is not of that kind");
     return OK;
 }
@@ -260,15 +250,37 @@ static void uniq_key_note(struct produce *r, struct bytes key)
     r->uniq_key[len] = 0;
 }
 
+/* What is not copied. A message whose properties are finished later gets its DELAY and its real
+ * place then; one with a level has no other timer (HookUtils.checkIfTimerMessage). */
+static uint32_t drops(const struct asks *asks, bool open_end)
+{
+    uint32_t drop = 1u << KIND_OURS;
+    if (open_end)
+        drop |= 1u << KIND_DELAY;
+    if (asks->level > 0)
+        drop |= 1u << KIND_REAL | 1u << KIND_TIMER;
+    return drop;
+}
+
+struct wr desk_props(struct desk *desk, const struct produce *r)
+{
+    struct bytes props = desk->drafts[r->first].props;
+    struct wr w = wr_over(desk->text + (props.at - desk->text), props.len + r->gap);
+    w.at += props.len;
+    return w;
+}
+
 static enum err message_prepare(struct desk *desk, struct produce *r, const struct batch_item *item,
                                 struct asks *asks)
 {
     struct broker *b = desk->broker;
     struct wr props = wr_over(desk->w.at, wr_room(&desk->w));
-    props_copy(&props, item->props, asks);
-    enum err err = asks_refuse(asks, r->sys_flag, &r->why);
+    props_scan(item->props, asks);
+    enum err err = asks_refuse(asks, r, &r->why);
     if (err)
         return err;
+    bool open_end = !r->batch && (asks->level > 0 || bytes_start(r->topic, RETRY_PREFIX));
+    props_copy(&props, item->props, asks, drops(asks, open_end));
     char made[ID_TEXT_MAX];
     if (asks->uniq_key.len == 0) {
         size_t len = id_make(&desk->ids, desk->now_ms, made);
@@ -281,7 +293,10 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
         return fault_set(&r->why, ERR_TOO_BIG, "the properties have %zu bytes, more than %d",
                          wr_len(&props), RECORD_PROPS_MAX);
 
-    desk->w.at = props.at;
+    r->gap = open_end ? gap_of(r) : 0;
+    r->delay_level = asks->level;
+    r->delay_given = asks->delay.len > 0;
+    desk->w.at = props.at + r->gap;
     desk->drafts[desk->n++] = (struct draft){
         .topic = r->topic,
         .body = item->body,
@@ -302,6 +317,11 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
  * duplicates. */
 static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks *asks)
 {
+    props_scan(r->props, asks);
+    enum err refused = asks_refuse(asks, r, &r->why);
+    if (refused)
+        return refused;
+    struct bytes key = asks->uniq_key, wait = asks->wait;
     struct rd rd = rd_over(r->body);
     struct batch_item item;
     for (bool more;;) {
@@ -317,11 +337,9 @@ static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks 
     }
     desk->drafts[desk->n - 1].with_next = false;
 
-    struct bytes key;
-    if (props_get(r->props, PROP_UNIQ_KEY, &key))
+    if (key.len > 0)
         uniq_key_note(r, key);
-    asks->wait = (struct bytes){0};
-    (void)props_get(r->props, PROP_WAIT, &asks->wait);
+    asks->wait = wait;
     return OK;
 }
 
@@ -349,7 +367,6 @@ static enum err request_prepare(struct desk *desk, struct produce *r)
 void desk_prepare(struct desk *desk, struct produce *requests, size_t n)
 {
     bool fits = desk_reserve(desk, requests, n);
-    desk->now_ms = clock_ms(desk->broker->clock);
     for (size_t i = 0; i < n; i++) {
         struct produce *r = &requests[i];
         if (!r->err && !fits)

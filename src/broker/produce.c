@@ -2,7 +2,7 @@
  *
  *     check      names and sizes, which need nothing but the request      no key
  *     prepare    properties and CRC, at the desk                          no key
- *     place      topic, permission, queue                                 core
+ *     place      topic, permission, queue; detours (delay, dead letters)  core
  *     store      all that is left, at once                                the log's own
  */
 #include "broker/produce_int.h"
@@ -67,19 +67,18 @@ static enum err request_check(struct broker *b, struct produce *r)
 
 /* ---- topic and queue ---- */
 
-/* Room: core. A message that a consumer gave up is for its own group, and not for ever. */
-static enum err retry_check(struct broker *b, const struct produce *r, struct fault *why)
+/* Room: core. A message that a consumer gave up is for its own group, and not for ever. Witness:
+ * SendMessageProcessor.handleRetryAndDLQ, where the limit must be passed; by send-back it is enough
+ * to reach it. */
+static enum err retry_check(struct broker *b, struct produce *r, bool *dead)
 {
     room_held(&b->room);
-    struct bytes name = bytes_from(r->topic, RETRY_PREFIX.len);
-    const struct group *group = group_find(b, name);
-    if (!group)
-        return fault_set(why, ERR_UNKNOWN_GROUP, "subscription group not exist, %.*s", BRIEF(name));
-    if (r->reconsume_times > group->set.retry_max)
-        return fault_set(why, ERR_UNSUPPORTED,
-                         "the message was tried %d times and belongs to the dead letters, which "
-                         "are not supported yet",
-                         r->reconsume_times);
+    struct group *group;
+    enum err err = retry_group(b, bytes_from(r->topic, RETRY_PREFIX.len), &group, &r->why);
+    if (err)
+        return err;
+    int32_t max = r->has_max_reconsume_times ? r->max_reconsume_times : group->set.retry_max;
+    *dead = r->reconsume_times > max;
     return OK;
 }
 
@@ -102,6 +101,28 @@ static enum err queue_choose(struct broker *b, const struct topic *topic, const 
     return OK;
 }
 
+/* Room: core. Finishes a message whose way is not straight: to the dead letters, through a delay
+ * level, or, when it turns out that it is neither, as it was sent. */
+static enum err request_divert(struct desk *desk, struct produce *r, bool dead, struct after *after)
+{
+    struct broker *b = desk->broker;
+    struct draft *draft = &desk->drafts[r->first];
+    struct wr props = desk_props(desk, r);
+    enum err err = OK;
+    if (dead) {
+        props_add(&props, PROP_DELAY, BYTES("-1"));
+        err = dead_divert(b, bytes_from(r->topic, RETRY_PREFIX.len), draft, &props, after, &r->why);
+        r->stored_queue_id = draft->queue_id;
+    } else if (r->delay_level > 0) {
+        delay_divert(b, draft, r->delay_level, &props);
+    } else if (r->delay_given) {
+        props_add_int(&props, PROP_DELAY, r->delay_level);
+    }
+    if (!err && !draft->queue)
+        err = fault_set(&r->why, ERR_NO_MEMORY, "no memory for a queue");
+    return err ? err : draft_props(draft, &props, &r->why);
+}
+
 /* Room: core. */
 static enum err request_place(struct desk *desk, struct produce *r, struct after *after)
 {
@@ -110,7 +131,8 @@ static enum err request_place(struct desk *desk, struct produce *r, struct after
     if (!(b->set.perm & PERM_WRITE))
         return fault_set(&r->why, ERR_DENIED,
                          "this broker may not be written to (brokerPermission)");
-    enum err err = bytes_start(r->topic, RETRY_PREFIX) ? retry_check(b, r, &r->why) : OK;
+    bool dead = false;
+    enum err err = bytes_start(r->topic, RETRY_PREFIX) ? retry_check(b, r, &dead) : OK;
     if (err)
         return err;
     struct topic *topic = NULL;
@@ -134,7 +156,7 @@ static enum err request_place(struct desk *desk, struct produce *r, struct after
         if (topic->set.multi_tag)
             draft->sys_flag |= SYS_MULTI_TAGS;
     }
-    return OK;
+    return r->gap ? request_divert(desk, r, dead, after) : OK;
 }
 
 /* ---- the log ---- */

@@ -1,4 +1,5 @@
-/* produce_int.h - the desk, shared by desk.c (preparing) and produce.c (placing and storing). */
+/* produce_int.h - the desk, shared by desk.c (preparing), produce.c (placing and storing) and
+ * retry.c (messages that come back). */
 #ifndef BROKER_PRODUCE_INT_H
 #define BROKER_PRODUCE_INT_H
 
@@ -19,5 +20,45 @@ struct desk {
 /* Fills the desk with the messages of all requests that are not refused yet; first and count of a
  * request say which. Refuses what the message itself makes impossible. No key held. */
 void desk_prepare(struct desk *desk, struct produce *requests, size_t n);
+
+/* Makes room for so many messages with that much text, and forgets what was there. */
+must_check bool desk_clear(struct desk *desk, size_t messages, size_t text);
+/* Where the properties of a single message go on: there is room for r->gap bytes. */
+struct wr desk_props(struct desk *desk, const struct produce *r);
+
+/* Properties that mean something to a broker. */
+enum prop_kind {
+    KIND_OTHER,
+    KIND_OURS, /* set by the broker alone: dropped */
+    KIND_UNIQ_KEY,
+    KIND_WAIT,
+    KIND_DELAY,
+    KIND_REAL, /* where a message goes that is elsewhere for the time being */
+    KIND_HALF,
+    KIND_TIMER,
+    KIND_TIMED, /* its timer is already over */
+    KIND_INNER,
+};
+/* Appends the properties that can be read, without those whose kind has its bit in `drop`. */
+void props_keep(struct wr *w, struct bytes props, uint32_t drop);
+
+/* ---- delay.c ---- */
+
+/* Sends a draft that has its topic and queue through a delay level (above the ladder: its last)
+ * instead. `props` are its properties and are finished here, but for storing them in it. NULL
+ * queue: no memory. */
+void delay_divert(struct broker *b, struct draft *draft, int32_t level, struct wr *props);
+
+/* ---- retry.c ---- */
+
+/* Room: core. The group's settings; made if that is allowed. ERR_UNKNOWN_GROUP with Apache's words
+ * whatever is wrong with the name. */
+must_check enum err retry_group(struct broker *b, struct bytes name, struct group **out,
+                                struct fault *why);
+/* Room: core. Makes a message that was sent to a group's retry topic a dead letter of the group. */
+must_check enum err dead_divert(struct broker *b, struct bytes group, struct draft *draft,
+                                struct wr *props, struct after *after, struct fault *why);
+/* Finishes the properties; ERR_TOO_BIG. */
+must_check enum err draft_props(struct draft *draft, const struct wr *props, struct fault *why);
 
 #endif

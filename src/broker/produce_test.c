@@ -189,10 +189,6 @@ static void what_cannot_be_stored_is_refused_with_a_reason(void **state)
         {"T", "", INT32_MAX, 0, ERR_INVALID, "queueId"},
         {"T", "TRAN_MSG\1true\2", 0, 0, ERR_UNSUPPORTED, "transactional"},
         {"T", "", 0, SYS_TX_PREPARED, ERR_UNSUPPORTED, "transactional"},
-        {"T",
-         "DELAY\1"
-         "3\2",
-         0, 0, ERR_UNSUPPORTED, "DELAY=3"},
         {"T", "DELAY\1soon\2", 0, 0, ERR_MALFORMED, "DELAY"},
         {"T",
          "TIMER_DELAY_SEC\1"
@@ -211,7 +207,6 @@ static void what_cannot_be_stored_is_refused_with_a_reason(void **state)
          "2\2",
          0, 0, ERR_MALFORMED, "inner"},
         {"T", "", 0, SYS_INNER_BATCH, ERR_MALFORMED, "inner"},
-        {"%RETRY%nobody", "", 0, 0, ERR_UNKNOWN_GROUP, "nobody"},
         {"%RETRY%", "", 0, 0, ERR_UNKNOWN_GROUP, "group"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -291,9 +286,14 @@ static void a_retry_topic_is_for_a_known_group_and_has_one_queue(void **state)
     assert_true(rig_topic(rig, "%RETRY%g", &t));
     assert_int_equal(t.write_queues, 1);
     assert_int_equal(t.perm, PERM_READ | PERM_WRITE);
-    r.reconsume_times = 17;
-    assert_int_equal(rig_produce(rig, &r), ERR_UNSUPPORTED);
-    assert_non_null(strstr(r.why.text, "dead letters"));
+    assert_false(rig_topic(rig, "%DLQ%g", NULL));
+
+    rig->options.auto_groups = false;
+    rig_again(rig);
+    r = rig_message("%RETRY%nobody", "x");
+    assert_int_equal(rig_produce(rig, &r), ERR_UNKNOWN_GROUP);
+    assert_non_null(strstr(r.why.text, "nobody"));
+    assert_false(rig_topic(rig, "%RETRY%nobody", NULL));
 }
 
 static void a_topic_of_many_tags_marks_its_messages(void **state)
@@ -411,8 +411,13 @@ static void a_broken_batch_is_refused_whole(void **state)
     struct produce r = rig_message("T", "");
     r.batch = true;
     r.body = wr_bytes(&w);
-    assert_int_equal(rig_produce(rig, &r),
-                     ERR_UNSUPPORTED); /* its second message is to come later */
+    assert_int_equal(rig_produce(rig, &r), ERR_MALFORMED); /* its second message is to come later */
+    assert_non_null(strstr(r.why.text, "DELAY=2"));
+    struct produce whole = r;
+    whole.props = BYTES("DELAY\1"
+                        "2\2");
+    whole.body = bytes_of(body, first);
+    assert_int_equal(rig_produce(rig, &whole), ERR_MALFORMED); /* all of it is */
     for (size_t cut = 0; cut < wr_len(&w); cut++) {
         if (cut == first)
             continue;

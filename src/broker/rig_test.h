@@ -33,7 +33,11 @@ struct rig {
     struct broker_out out;
     int topics_changed;
     int warned;
-    char warning[512]; /* the last one */
+    char warning[512];        /* the last one */
+    const int64_t *delays_ms; /* the ladder; NULL: Apache's */
+    size_t n_delays;
+    bool no_index;
+    int64_t reserved_ms; /* retention; 0: nothing is deleted in these tests */
 };
 
 static inline void session_released(struct counted *c)
@@ -86,6 +90,15 @@ static inline enum err rig_start(struct rig *rig, struct fault *why)
         .flush_thorough_interval_ms = 10000,
         .queue_flush_interval_ms = 1000,
         .max_record_size = (4 << 20) + (64 << 10),
+        .index_slots = rig->no_index ? 0 : 1000,
+        .index_entries = 20000,
+        .retention = {.reserved_ms = rig->reserved_ms,
+                      .delete_hours = 0xFFFFFF,
+                      .disk_max_used = 95,
+                      .disk_forced = 85,
+                      .disk_warning = 90},
+        .delays_ms = rig->delays_ms,
+        .n_delays = rig->n_delays,
     };
     struct store_report report;
     assert_int_equal(store_open(&options, &rig->store, &report, why), OK);
@@ -140,6 +153,7 @@ static inline int rig_open(void **state)
         .host = {{127, 0, 0, 1}, 4, 10911},
         .perm = PERM_READ | PERM_WRITE,
         .default_queues = 8,
+        .dlq_perm = PERM_WRITE,
         .auto_topics = true,
         .auto_groups = true,
         .trace_on = true,

@@ -17,6 +17,8 @@ static enum err groups_load(struct broker *b, struct bytes text, struct arena *a
                             struct fault *why);
 static enum err offsets_load(struct broker *b, struct bytes text, struct arena *arena,
                              struct fault *why);
+static enum err delays_load(struct broker *b, struct bytes text, struct arena *arena,
+                            struct fault *why);
 
 static const struct {
     const char *path;
@@ -26,6 +28,7 @@ static const struct {
     [TABLE_TOPICS] = {"config/topics.json", topics_load, topics_write},
     [TABLE_GROUPS] = {"config/subscriptionGroup.json", groups_load, groups_write},
     [TABLE_OFFSETS] = {"config/consumerOffset.json", offsets_load, offsets_write},
+    [TABLE_DELAYS] = {"config/delayOffset.json", delays_load, delays_write},
 };
 
 /* ---- saving ---- */
@@ -183,4 +186,16 @@ static enum err offsets_load(struct broker *b, struct bytes text, struct arena *
     if (!err)
         b->tables[TABLE_OFFSETS].version = t.version;
     return err;
+}
+
+static enum err delays_load(struct broker *b, struct bytes text, struct arena *arena,
+                            struct fault *why)
+{
+    struct delay_rows t;
+    enum err err = delay_rows_read(text, arena, &t, why);
+    if (err)
+        return err;
+    memcpy(b->delay_saved, t.offsets, sizeof t.offsets);
+    b->tables[TABLE_DELAYS].version = t.version;
+    return OK;
 }

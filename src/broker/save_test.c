@@ -3,7 +3,7 @@
 #include "broker/rig_test.h"
 
 static const char *const paths[] = {"config/topics.json", "config/subscriptionGroup.json",
-                                    "config/consumerOffset.json"};
+                                    "config/consumerOffset.json", "config/delayOffset.json"};
 
 static void file_write(struct rig *rig, const char *path, const char *ending, const char *text)
 {
@@ -29,8 +29,21 @@ static void file_remove(struct rig *rig, const char *path, const char *ending)
     assert_int_equal(unlink(name), 0);
 }
 
-/* A topic T, a group g and an offset, each in its file and, older, in its .bak; the broker is
- * stopped. */
+/* Makes a delay level known to its table. */
+static void delay_one(struct rig *rig, int level)
+{
+    char props[32];
+    snprintf(props, sizeof props, "DELAY\1%d\2", level);
+    struct produce r = rig_message("T", "later");
+    r.props = bytes_str(props);
+    struct delay_turn turn;
+    assert_int_equal(rig_produce(rig, &r), OK);
+    broker_dispatch_turn(rig->broker);
+    broker_delay_turn(rig->broker, &turn);
+}
+
+/* A topic T, a group g, an offset and a delay level, each in its file and, older, in its .bak; the
+ * broker is stopped. */
 static int saved_open(void **state)
 {
     rig_open(state);
@@ -42,6 +55,7 @@ static int saved_open(void **state)
         assert_int_equal(broker_pull(rig->broker, &pull, &got, NULL), OK);
         rig_drop(&got.read);
         assert_int_equal(broker_offset_commit(rig->broker, BYTES("g"), BYTES("T"), 0, i, NULL), OK);
+        delay_one(rig, i);
         assert_int_equal(broker_save_turn(rig->broker, NULL), OK);
     }
     rig_stop(rig);
@@ -61,6 +75,9 @@ static void tables_survive_a_stop(void **state)
     assert_true(rig_group(rig, "g"));
     assert_true(rig_group(rig, "h"));
     assert_int_equal(rig_offset(rig, "g", "T", 0), 2);
+    assert_int_equal(rig->broker->delay_saved[0], 0);
+    assert_int_equal(rig->broker->delay_saved[1], 0);
+    assert_int_equal(rig->broker->delay_saved[2], -1);
     assert_int_equal(rig->broker->tables[TABLE_TOPICS].version.counter, 2);
     assert_int_equal(rig->broker->tables[TABLE_GROUPS].version.counter, 2);
     assert_string_equal(broker_note(rig->broker), "");
@@ -86,6 +103,8 @@ static void a_bad_file_falls_back_to_the_one_before(void **state)
         assert_true(rig_group(rig, "g"));
         assert_false(rig_group(rig, "h"));
         assert_int_equal(rig_offset(rig, "g", "T", 0), 1);
+        assert_int_equal(rig->broker->delay_saved[0], 0);
+        assert_int_equal(rig->broker->delay_saved[1], -1);
         assert_non_null(strstr(broker_note(rig->broker), paths[0]));
         assert_non_null(strstr(broker_note(rig->broker), bad[i] ? "damaged" : "missing"));
         for (int p = 0; p < TABLES; p++)

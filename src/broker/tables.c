@@ -1,9 +1,11 @@
-/* tables.c - the text of the three tables: to rows, and back. Pure, but for the tables written.
+/* tables.c - the text of the four tables: to rows, and back. Pure, but for the tables written.
  *
- *     topics.json             {"dataVersion":{…},"topicConfigTable":{"T":{…}}}
- *     subscriptionGroup.json
- * {"dataVersion":{…},"forbiddenTable":{},"subscriptionGroupTable":{"g":{…}}} consumerOffset.json
- * {"dataVersion":{…},"offsetTable":{"T@g":{0:5,1:7}}}
+ *     topics.json             "topicConfigTable":{"T":{…}}
+ *     subscriptionGroup.json  "forbiddenTable":{},"subscriptionGroupTable":{"g":{…}}
+ *     consumerOffset.json     "offsetTable":{"T@g":{0:5,1:7}}
+ *     delayOffset.json        "offsetTable":{1:10,3:2}, by delay level
+ *
+ * each in one object, after "dataVersion":{…}.
  *
  * Members that we do not know are ignored, absent ones take Apache's defaults. A table without its
  * main member, or with a name or number that cannot be, is damaged: better to stop and use the
@@ -32,6 +34,8 @@ enum err table_check(enum table_name which, struct bytes text, struct fault *why
         err = group_rows_read(text, &arena, &(struct group_rows){0}, why);
     else if (which == TABLE_OFFSETS)
         err = offset_rows_read(text, &arena, &(struct offset_rows){0}, why);
+    else if (which == TABLE_DELAYS)
+        err = delay_rows_read(text, &arena, &(struct delay_rows){0}, why);
     arena_clear(&arena);
     return err;
 }
@@ -142,6 +146,30 @@ enum err offset_rows_read(struct bytes text, struct arena *arena, struct offset_
     return OK;
 }
 
+/* Levels beyond what a ladder may have here are of another broker's ladder, and nothing is known
+ * that waits there. */
+enum err delay_rows_read(struct bytes text, struct arena *arena, struct delay_rows *out,
+                         struct fault *why)
+{
+    struct delay_rows t = {0};
+    const struct json *root = NULL;
+    const struct json *table = table_find(text, arena, "offsetTable", &t.version, &root, why);
+    if (!table)
+        return ERR_DAMAGED;
+    for (size_t i = 0; i < DELAY_LEVELS; i++)
+        t.offsets[i] = -1;
+    json_each(node, table) {
+        int32_t level;
+        int64_t offset = json_int(node, -1);
+        if (!bytes_to_i32(node->key->text, &level) || level < 1 || offset < 0)
+            return fault_set(why, ERR_DAMAGED, "level %.*s has no offset", BRIEF(node->key->text));
+        if (level <= DELAY_LEVELS)
+            t.offsets[level - 1] = offset;
+    }
+    *out = t;
+    return OK;
+}
+
 /* The document's main member, and its version. NULL: damaged. */
 static const struct json *table_find(struct bytes text, struct arena *arena, const char *member,
                                      struct data_version *version, const struct json **root,
@@ -219,6 +247,24 @@ void offsets_write(struct broker *b, struct json_out *w)
             json_put_int(w, p->places[q].offset);
         }
         json_close(w);
+    }
+    json_close(w);
+    json_close(w);
+}
+
+void delays_write(struct broker *b, struct json_out *w)
+{
+    room_held(&b->room);
+    json_open(w);
+    json_key(w, "dataVersion");
+    data_version_write(w, &b->tables[TABLE_DELAYS].version);
+    json_key(w, "offsetTable");
+    json_open(w);
+    for (int32_t i = 0; i < DELAY_LEVELS; i++) {
+        if (b->delay_saved[i] < 0)
+            continue;
+        json_key_int(w, i + 1);
+        json_put_int(w, b->delay_saved[i]);
     }
     json_close(w);
     json_close(w);

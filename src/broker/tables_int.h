@@ -35,16 +35,24 @@ struct offset_rows {
     size_t n;
 };
 
+struct delay_rows {
+    struct data_version version;
+    int64_t offsets[DELAY_LEVELS]; /* by level, the first is level 1; -1: none */
+};
+
 must_check enum err topic_rows_read(struct bytes text, struct arena *arena, struct topic_rows *out,
                                     struct fault *why);
 must_check enum err group_rows_read(struct bytes text, struct arena *arena, struct group_rows *out,
                                     struct fault *why);
 must_check enum err offset_rows_read(struct bytes text, struct arena *arena,
                                      struct offset_rows *out, struct fault *why);
+must_check enum err delay_rows_read(struct bytes text, struct arena *arena, struct delay_rows *out,
+                                    struct fault *why);
 
 /* Room: core. */
 void topics_write(struct broker *b, struct json_out *w);
 void groups_write(struct broker *b, struct json_out *w);
 void offsets_write(struct broker *b, struct json_out *w);
+void delays_write(struct broker *b, struct json_out *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* The text of the three tables: what is read, what is refused, what is written. */
+/* The text of the four tables: what is read, what is refused, what is written. */
 #include "broker/rig_test.h"
 #include "broker/tables_int.h"
 
@@ -21,6 +21,30 @@ static const char offsets_apache[] =
     "{\"dataVersion\":{\"counter\":1,\"stateVersion\":0,\"timestamp\":8},\"groupTopicMap\":{"
     "\"CGX\":[\"TD\"]},\n"
     "\"offsetTable\":{\"TD@CGX\":{0:5,1:0,\"7\":12},\"%RETRY%CGP_TD@CGP\":{0:-1},\"X@Y\":{}}}";
+
+static const char delays_apache[] =
+    "{\n\t\"dataVersion\":{\n\t\t\"counter\":1,\n\t\t\"stateVersion\":0,\n\t\t\"timestamp\":"
+    "1794792743184\n\t},\n\t\"offsetTable\":{\n\t\t1:10,\n\t\t2:1,\n\t\t\"18\":0,\n\t\t99:7\n\t}"
+    "\n}";
+
+static void apache_s_delays_are_read(void **state)
+{
+    (void)state;
+    struct arena arena;
+    arena_init(&arena, 1 << 16);
+    struct delay_rows t;
+    assert_int_equal(delay_rows_read(bytes_str(delays_apache), &arena, &t, NULL), OK);
+    assert_int_equal(t.version.counter, 1);
+    assert_int_equal(t.version.timestamp, 1794792743184);
+    assert_int_equal(t.offsets[0], 10);
+    assert_int_equal(t.offsets[1], 1);
+    assert_int_equal(t.offsets[2], -1);
+    assert_int_equal(t.offsets[17], 0);
+    /* 4.9 writes no version */
+    assert_int_equal(delay_rows_read(BYTES("{\"offsetTable\":{3:4}}"), &arena, &t, NULL), OK);
+    assert_int_equal(t.offsets[2], 4);
+    arena_clear(&arena);
+}
 
 static void apache_s_topics_are_read(void **state)
 {
@@ -79,7 +103,7 @@ static void apache_s_offsets_are_read(void **state)
 static void a_table_that_was_cut_is_damaged(void **state)
 {
     (void)state;
-    const char *const texts[] = {topics_apache, groups_apache, offsets_apache};
+    const char *const texts[] = {topics_apache, groups_apache, offsets_apache, delays_apache};
     for (enum table_name which = 0; which < TABLES; which++) {
         struct bytes whole = bytes_str(texts[which]);
         assert_int_equal(table_check(which, whole, NULL), OK);
@@ -117,6 +141,11 @@ static void tables_that_say_nonsense_are_damaged(void **state)
         {TABLE_OFFSETS, "{\"offsetTable\":{\"T@g\":{\"x\":7}}}", "queue x"},
         {TABLE_OFFSETS, "{\"offsetTable\":{\"T@g\":{-1:7}}}", "queue -1"},
         {TABLE_OFFSETS, "{\"offsetTable\":{\"T@g\":{99999999999:7}}}", "queue"},
+        {TABLE_DELAYS, "{}", "offsetTable"},
+        {TABLE_DELAYS, "{\"offsetTable\":{0:7}}", "level 0"},
+        {TABLE_DELAYS, "{\"offsetTable\":{\"x\":7}}", "level x"},
+        {TABLE_DELAYS, "{\"offsetTable\":{1:-7}}", "level 1"},
+        {TABLE_DELAYS, "{\"offsetTable\":{1:{}}}", "level 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fault why = {0};
@@ -194,6 +223,7 @@ int main(void)
         cmocka_unit_test(apache_s_topics_are_read),
         cmocka_unit_test(apache_s_groups_are_read),
         cmocka_unit_test(apache_s_offsets_are_read),
+        cmocka_unit_test(apache_s_delays_are_read),
         cmocka_unit_test(a_table_that_was_cut_is_damaged),
         cmocka_unit_test(tables_that_say_nonsense_are_damaged),
         cmocka_unit_test(names_have_a_limit),

@@ -168,25 +168,41 @@ enum err topic_for_send(struct broker *b, const struct produce *r, struct after 
     return topic_create(b, &set, after, out, why);
 }
 
-/* Room: core. */
-enum err topic_for_retry(struct broker *b, const struct group *group, struct after *after,
-                         struct fault *why)
+/* Room: core. The topic called prefix and group, made if it is new; operators may forbid topics
+ * that clients make, not these. */
+static enum err topic_of_group(struct broker *b, struct bytes prefix, struct bytes group,
+                               int32_t queues, int32_t perm, struct after *after,
+                               struct topic **out, struct fault *why)
 {
     room_held(&b->room);
-    if (group->set.retry_queues <= 0)
-        return OK; /* its operator does not want retries */
     uint8_t text[TEXT_MAX];
     struct wr w = wr_over(text, sizeof text);
-    wr_bytes_of(&w, RETRY_PREFIX);
-    wr_bytes_of(&w, group->set.name);
-    if (topic_find(b, wr_bytes(&w)))
+    wr_bytes_of(&w, prefix);
+    wr_bytes_of(&w, group);
+    *out = topic_find(b, wr_bytes(&w));
+    if (*out)
         return OK;
-    struct topic_settings set = {.name = wr_bytes(&w),
-                                 .perm = PERM_READ | PERM_WRITE,
-                                 .read_queues = group->set.retry_queues,
-                                 .write_queues = group->set.retry_queues};
-    struct topic *made;
-    return topic_create(b, &set, after, &made, why);
+    struct topic_settings set = {
+        .name = wr_bytes(&w), .perm = perm, .read_queues = queues, .write_queues = queues};
+    return topic_create(b, &set, after, out, why);
+}
+
+/* Room: core. */
+enum err topic_for_retry(struct broker *b, const struct group *group, struct after *after,
+                         struct topic **out, struct fault *why)
+{
+    *out = NULL;
+    if (group->set.retry_queues <= 0)
+        return OK; /* its operator does not want retries */
+    return topic_of_group(b, RETRY_PREFIX, group->set.name, group->set.retry_queues,
+                          PERM_READ | PERM_WRITE, after, out, why);
+}
+
+/* Room: core. */
+enum err topic_for_dead(struct broker *b, struct bytes group, struct after *after,
+                        struct topic **out, struct fault *why)
+{
+    return topic_of_group(b, DLQ_PREFIX, group, 1, b->set.dlq_perm, after, out, why);
 }
 
 /* ---- what every broker has ---- */

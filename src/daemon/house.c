@@ -150,6 +150,7 @@ static enum err open_broker(struct house *h, struct fault *why)
         .host = h->advertised,
         .perm = (int32_t)s->broker_perm,
         .default_queues = (int32_t)s->default_queues,
+        .dlq_perm = (int32_t)s->dlq_perm,
         .auto_topics = s->auto_topics,
         .auto_groups = s->auto_groups,
         .trace_on = s->trace_on,

@@ -60,11 +60,11 @@ struct house {
     bool ready, stopping;
     size_t draining;
 
-    struct room stairs; /* where flush and keeper threads hear that it is time to stop */
+    struct room stairs; /* where flush, keeper and services hear that it is time to stop */
     bool closing;
     bool save_now; /* topics have changed: the keeper does not wait for its hour */
-    pthread_t flush_thread, keeper_thread;
-    bool flush_runs, keeper_runs;
+    pthread_t flush_thread, keeper_thread, services_thread;
+    bool flush_runs, keeper_runs, services_run;
     size_t floors_run;
 };
 

@@ -11,6 +11,7 @@
 #define HOLD_TURN_MS      100
 #define EXPIRY_TURN_MS    5000
 #define KEEP_TURN_MS      100
+#define SERVICES_TURN_MS  50   /* a clock that is moved by hand wakes nobody */
 #define STORE_WELL_MS     5000 /* so long it takes messages before the operator is told */
 
 static void *io_thread(void *arg)
@@ -146,6 +147,44 @@ static void *keeper_thread(void *arg)
             save_tables(h, &k.trouble);
             next_save = clock_ns(h->clock) + every_ns;
         }
+    }
+    return NULL;
+}
+
+/* One line when something that is due cannot be delivered, and one when it can again. */
+static void tell_delay(struct house *h, const struct delay_turn *turn, enum err *trouble)
+{
+    if (turn->err && !*trouble)
+        log_event(&h->log, LOG_ERROR, "delayed messages put off reason=%s action=\"trying again\"",
+                  LOG_QUOTE(bytes_str(turn->why.text[0] ? turn->why.text : err_text(turn->err))));
+    if (!turn->err && *trouble)
+        log_event(&h->log, LOG_INFO, "delayed messages are delivered again");
+    *trouble = turn->err;
+    if (turn->skipped)
+        log_event(&h->log, LOG_ERROR,
+                  "delayed messages skipped count=%llu reason=\"their records cannot be read or do "
+                  "not say where they belong\"",
+                  (unsigned long long)turn->skipped);
+    if (turn->known)
+        log_event(&h->log, LOG_INFO,
+                  "delayed messages not delivered again count=%llu reason=\"they had been before "
+                  "the last stop\"",
+                  (unsigned long long)turn->known);
+}
+
+static void *services_thread(void *arg)
+{
+    struct house *h = arg;
+    enum err trouble = OK;
+    while (!closing(h)) {
+        struct delay_turn turn;
+        broker_delay_turn(h->broker, &turn);
+        tell_delay(h, &turn, &trouble);
+        int pause_ms = turn.next_ms < SERVICES_TURN_MS ? turn.next_ms : SERVICES_TURN_MS;
+        room_enter(&h->stairs);
+        if (pause_ms > 0 && !h->closing)
+            room_wait(&h->stairs, pause_ms);
+        room_leave(&h->stairs);
     }
     return NULL;
 }
@@ -368,6 +407,10 @@ static enum err start_threads(struct house *h, struct fault *why)
         err = start_thread(&h->keeper_thread, keeper_thread, h, why);
         h->keeper_runs = !err;
     }
+    if (!err && h->broker) {
+        err = start_thread(&h->services_thread, services_thread, h, why);
+        h->services_run = !err;
+    }
     for (size_t i = 0; !err && i < h->n_loops; i++) {
         err = start_thread(&h->floors[i].thread, io_thread, &h->floors[i], why);
         h->floors_run += !err;
@@ -385,6 +428,8 @@ static void stop_threads(struct house *h)
     h->closing = true;
     room_tell(&h->stairs);
     room_leave(&h->stairs);
+    if (h->services_run) /* it appends, so the flusher goes after it */
+        (void)pthread_join(h->services_thread, NULL);
     if (h->flush_runs) {
         store_flush_wake(h->store);
         (void)pthread_join(h->flush_thread, NULL);

@@ -194,6 +194,9 @@ static const struct conf_option options[] = {
         "queues of TBW102, the most an automatic topic gets"),
     INT("brokerPermission", broker_perm, "6", 0, 7,
         "4 read, 2 write, 6 both, for the whole broker"),
+    INT("dlqPerm", dlq_perm, "2", 0, 7,
+        "permission of a group's dead letters (%DLQ%…) when they come to be: 2 keeps them from "
+        "being read until an operator allows it, 6 is what Apache has"),
     /* What the name servers are told in one frame of 16 MiB holds so many, however long the names.
      * A broker that has more may be unable to register, and consumers of new groups bring topics.
      */
@@ -224,7 +227,7 @@ static const struct conf_option options[] = {
         "pulls that may wait at once; more are told at once that there is nothing"),
     TEXT("messageDelayLevel", delay_levels,
          "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", check_delay_levels,
-         "the delay ladder; delayed messages are not in effect yet and are refused"),
+         "the delay ladder, level 1 first; retries begin at level 3"),
 
     TEXT("storePathRootDir", data, "data", check_not_empty, "folder of all data (--data)"),
     CHOICE("flushDiskType", flush_type, "ASYNC_FLUSH", flush_types,

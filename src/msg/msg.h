@@ -88,6 +88,13 @@ void record_place(uint8_t *encoded, int64_t queue_offset, int64_t position, int6
 #define PROP_CLUSTER    BYTES("CLUSTER")
 #define PROP_POP_CK     BYTES("POP_CK")
 #define PROP_TRAN_MSG   BYTES("TRAN_MSG")
+/* Where a message goes that is elsewhere for the time being; where a retried one came from. */
+#define PROP_REAL_TOPIC  BYTES("REAL_TOPIC")
+#define PROP_REAL_QID    BYTES("REAL_QID")
+#define PROP_RETRY_TOPIC BYTES("RETRY_TOPIC")
+#define PROP_ORIGIN_ID   BYTES("ORIGIN_MESSAGE_ID")
+#define PROP_DLQ_TOPIC   BYTES("DLQ_ORIGIN_TOPIC")
+#define PROP_DLQ_ID      BYTES("DLQ_ORIGIN_MESSAGE_ID")
 
 struct prop {
     struct bytes name, value;
@@ -100,6 +107,7 @@ bool props_get(struct bytes text, struct bytes name, struct bytes *value); /* th
 /* Appends NAME \1 VALUE \2, adding the separator that an older client may have left out before it:
  * `w` starts where the text starts. */
 void props_add(struct wr *w, struct bytes name, struct bytes value);
+void props_add_int(struct wr *w, struct bytes name, int64_t value);
 /* Appends all of `text` but the pairs called `name`; the result always ends with \2. */
 void props_add_all_but(struct wr *w, struct bytes text, struct bytes name);
 

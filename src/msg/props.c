@@ -71,6 +71,14 @@ void props_add(struct wr *w, struct bytes name, struct bytes value)
     wr_u8(w, AFTER_VALUE);
 }
 
+void props_add_int(struct wr *w, struct bytes name, int64_t value)
+{
+    uint8_t text[24];
+    struct wr digits = wr_over(text, sizeof text);
+    wr_i64(&digits, value);
+    props_add(w, name, wr_bytes(&digits));
+}
+
 /* Drops by name alone, also where the value is empty: what a reader skips today another might not
  * tomorrow. Everything else stays as it is, readable or not. */
 void props_add_all_but(struct wr *w, struct bytes text, struct bytes name)

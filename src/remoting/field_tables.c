@@ -55,6 +55,21 @@ TABLE(send_fields_letters);
 
 #undef FIELDS
 
+#define FIELDS send_back_fields
+
+static const struct field_rule send_back_table_rules[] = {
+    LONG("offset", NEED, position),
+    TEXT("group", NEED, group),
+    INT("delayLevel", NEED, delay_level),
+    TEXT("originMsgId", MAY, origin_id),
+    TEXT("originTopic", MAY, origin_topic),
+    BOOL("unitMode", MAY, unit_mode),
+    INT("maxReconsumeTimes", MAY, max_reconsume_times),
+};
+TABLE(send_back_table);
+
+#undef FIELDS
+
 /* ---- pulling ---- */
 
 #define FIELDS pull_fields

@@ -35,9 +35,18 @@ struct send_fields {
     int64_t born_ms;
     bool unit_mode, batch;
 };
+#define NO_MAX_RECONSUME INT32_MIN /* the default of max_reconsume_times */
 /* The same in long names (SEND_MESSAGE, SEND_REPLY_MESSAGE) and in letters (SEND_MESSAGE_V2,
  * SEND_BATCH_MESSAGE, SEND_REPLY_MESSAGE_V2). */
 extern const struct field_table send_fields_long, send_fields_letters;
+
+struct send_back_fields { /* 36 */
+    struct bytes group, origin_id, origin_topic;
+    int64_t position;
+    int32_t delay_level, max_reconsume_times;
+    bool unit_mode;
+};
+extern const struct field_table send_back_table;
 
 struct pull_fields {
     struct bytes group, topic, subscription, expression_type;

@@ -117,10 +117,15 @@ struct seat {
 };
 
 /* send.c */
+struct desk *sends_desk(struct sends *sends); /* for others of this loop, between its flushes */
+bool store_keeps_up(struct door *door, const struct sends *sends, struct fault *why);
 must_check enum err sends_open(struct door *door, struct sends **out);
 void sends_close(struct sends *sends);
 void sends_flush(struct door *door,
                  struct seat *seat); /* stores what was collected and answers it */
+
+/* retry.c */
+bool names_max_reconsume(const struct request *rq, int32_t max_reconsume_times);
 
 /* pull.c */
 void parked_session_closed(struct session *session);
@@ -128,6 +133,7 @@ void parked_session_closed(struct session *session);
 /* ---- handlers ---- */
 
 handler send_message, send_message_v2;
+handler send_back;
 handler pull_message;
 handler query_by_key, query_by_id;
 handler clock_advance;

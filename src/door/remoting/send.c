@@ -70,11 +70,17 @@ void sends_close(struct sends *sends)
     free(sends);
 }
 
+struct desk *sends_desk(struct sends *sends)
+{
+    invariant(sends->n == 0);
+    return sends->desk;
+}
+
 static void give(struct door *door, const struct send_answer *a);
 
 /* How many sends wait for the disk, those of this read included, and the oldest of this loop how
  * long. False: too many, or too long. */
-static bool store_keeps_up(struct door *door, const struct sends *sends, struct fault *why)
+bool store_keeps_up(struct door *door, const struct sends *sends, struct fault *why)
 {
     const struct door_options *o = &door->options;
     size_t waiting = atomic_load_explicit(&door->sends_waiting, memory_order_relaxed);
@@ -130,6 +136,8 @@ static void note(struct door *door, struct request *rq, const struct send_fields
     p->sys_flag = f->sys_flag;
     p->flag = f->flag;
     p->reconsume_times = f->reconsume_times;
+    p->max_reconsume_times = f->max_reconsume_times;
+    p->has_max_reconsume_times = names_max_reconsume(rq, f->max_reconsume_times);
     p->born_ms = f->born_ms;
     p->born_host = *conn_peer(rq->session->conn);
     p->batch = f->batch;
@@ -138,14 +146,14 @@ static void note(struct door *door, struct request *rq, const struct send_fields
 
 void send_message(struct door *door, struct request *rq)
 {
-    struct send_fields f = {0};
+    struct send_fields f = {.max_reconsume_times = NO_MAX_RECONSUME};
     if (request_fields(rq, &send_fields_long, &f))
         note(door, rq, &f);
 }
 
 void send_message_v2(struct door *door, struct request *rq)
 {
-    struct send_fields f = {0};
+    struct send_fields f = {.max_reconsume_times = NO_MAX_RECONSUME};
     if (request_fields(rq, &send_fields_letters, &f))
         note(door, rq, &f);
 }

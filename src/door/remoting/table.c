@@ -23,6 +23,7 @@ static const struct row rows[] = {
     {REQ_VIEW_MESSAGE_BY_ID, SIDE_BROKER, query_by_id},
     {REQ_HEART_BEAT, SIDE_BROKER, client_heartbeat},
     {REQ_UNREGISTER_CLIENT, SIDE_BROKER, client_unregister},
+    {REQ_CONSUMER_SEND_MSG_BACK, SIDE_BROKER, send_back},
     {REQ_GET_CONSUMER_LIST_BY_GROUP, SIDE_BROKER, client_list},
     {REQ_PUT_KV_CONFIG, SIDE_NAMES, route_kv_put},
     {REQ_GET_KV_CONFIG, SIDE_NAMES, route_kv_get},
