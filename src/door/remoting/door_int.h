@@ -42,9 +42,10 @@ struct session {
     enum door_side side;
     struct seat *seat;
     struct loop *home;
-    struct conn *conn;   /* NULL once closed */
-    struct list parked;  /* pulls of this session that wait */
-    atomic_uint notices; /* on the way to its loop; any thread */
+    struct conn *conn;             /* NULL once closed */
+    struct list parked;            /* pulls of this session that wait */
+    atomic_uint notices;           /* on the way to its loop; any thread */
+    _Atomic uint64_t notice_group; /* hash of the group of the latest of them; 0: it has arrived */
 };
 
 /* One request, alive until its handler returns. */

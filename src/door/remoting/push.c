@@ -2,18 +2,22 @@
  *
  * Services call this from any thread; the words travel to the session's loop and leave there, if
  * the connection still exists. */
+#include "base/map.h"
 #include "door/remoting/door_int.h"
 
 #include <stdlib.h>
 
 /* One member can make the broker tell all the others again and again. A client that is behind with
  * reading, or has this many notices on the way, does without the next one: it looks for itself
- * every 20 s. */
+ * every 20 s. One that has not yet been told of the last change of a group need not be told of the
+ * next: it will find both when it looks. So a thousand clients that come at once make far fewer
+ * than a million notices. */
 #define NOTICES_MAX 256
 
 struct notice {
     struct post post;
     struct session *session;
+    uint64_t hash; /* of the group */
     size_t group_len;
     char group[];
 };
@@ -22,6 +26,9 @@ static void notice_arrived(struct post *post)
 {
     struct notice *n = list_entry(post, struct notice, post);
     struct session *session = n->session;
+    uint64_t mine = n->hash;
+    /* Before it is written: who changes the group from now on has to tell again. */
+    atomic_compare_exchange_strong(&session->notice_group, &mine, 0);
     size_t size = 512 + 6 * n->group_len;
     struct conn *conn = session->conn;
     bool wanted = conn && conn_is_open(conn) && !conn_congested(conn);
@@ -48,6 +55,9 @@ static void notice_arrived(struct post *post)
 void door_group_changed(struct counted *counted, struct bytes group)
 {
     struct session *session = (struct session *)counted;
+    uint64_t hash = bytes_hash(group, 0) | 1;
+    if (atomic_load(&session->notice_group) == hash)
+        return; /* it is on the way, and its reader will look after that */
     struct notice *n = NULL;
     if (atomic_fetch_add(&session->notices, 1) < NOTICES_MAX)
         n = malloc(sizeof *n + group.len);
@@ -57,9 +67,11 @@ void door_group_changed(struct counted *counted, struct bytes group)
     }
     n->post = (struct post){.run = notice_arrived};
     n->session = session;
+    n->hash = hash;
     n->group_len = group.len;
     memcpy(n->group, group.at, group.len);
     counted_hold(counted);
+    atomic_store(&session->notice_group, hash);
     loop_post(n->session->home, &n->post);
 }
 
