@@ -1,6 +1,7 @@
 """Addresses: what clients are told where the broker is, and a name server that moves."""
 
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -39,6 +40,60 @@ def _():
         tap.equal(len(ids), 1, "addresses in message ids: they are stored, and the same for everybody")
         d.restart()
         tap.equal(told(d.names, "127.0.0.2"), {at("127.0.0.2", d.broker)}, "told after a restart")
+
+
+class Network:
+    """A network of its own behind a pair of virtual cables, as a container has it. Needs the right to make one."""
+    def __init__(self):
+        self.name = "oncemq-%d" % os.getpid()
+        self.cable = "omq%d" % os.getpid()
+        third = os.getpid() % 250
+        self.here, self.there = "10.213.%d.1" % third, "10.213.%d.2" % third
+
+    def run(self, *command):
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def __enter__(self):
+        try:
+            made = self.run("ip", "netns", "add", self.name)
+        except FileNotFoundError:
+            tap.skip("ip is missing")
+        if made.returncode != 0:
+            tap.skip("no right to make a network: %s" % made.stderr)
+        steps = (("ip", "link", "add", self.cable, "type", "veth", "peer", "name", "eth0", "netns", self.name),
+                 ("ip", "addr", "add", self.here + "/24", "dev", self.cable),
+                 ("ip", "link", "set", self.cable, "up"),
+                 ("ip", "netns", "exec", self.name, "ip", "addr", "add", self.there + "/24", "dev", "eth0"),
+                 ("ip", "netns", "exec", self.name, "ip", "link", "set", "eth0", "up"))
+        for step in steps:
+            done = self.run(*step)
+            if done.returncode != 0:
+                self.__exit__()
+                tap.skip("no such network here: %s" % done.stderr)
+        return self
+
+    def __exit__(self, *_):
+        self.run("ip", "netns", "del", self.name)  # the cable goes with it
+
+    def ask(self, address):
+        """The addresses that a client in there is told."""
+        code = ("import sys; sys.path.insert(0, %r)\nfrom harness import remoting as r\n"
+                "with r.Client(%r, timeout=20) as c:\n"
+                "    route = c.request(r.GET_ROUTEINFO_BY_TOPIC, {'topic': 'TBW102'}).json()\n"
+                "told = route['brokerDatas'][0]['brokerAddrs']['0']\n"
+                "with r.Client(told, timeout=20) as c:\n"
+                "    print(told, c.request(r.SEND_MESSAGE_V2, *r.send_v2('T', b'x', queue_id=0)).code)\n")
+        tests = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+        done = self.run("ip", "netns", "exec", self.name, sys.executable, "-c", code % (tests, address))
+        tap.equal(done.returncode, 0, "status (%s)" % done.stderr)
+        return done.stdout.split()
+
+
+@tap.test("with auto a client in a container's network finds the broker, and one on this machine does as well")
+def _():
+    with Network() as network, daemons.Daemon(args=["--bind", "0.0.0.0"], settings={"brokerIP1": "auto"}) as d:
+        tap.equal(network.ask(at(network.here, d.names)), [at(network.here, d.broker), "0"], "told in there")
+        tap.equal(told(d.names, "127.0.0.1"), {at("127.0.0.1", d.broker)}, "told here")
 
 
 @tap.test("a fixed address is told to everybody, whichever way they came")
