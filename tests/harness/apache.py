@@ -20,6 +20,15 @@ from . import process, remoting
 PROJECT = pathlib.Path(__file__).resolve().parent.parent / "interop"
 MAVEN_TIMEOUT = 420
 
+# How a JVM is started: small and quick to be ready, for tests, or as Apache's own script starts a broker, for
+# measuring it. 2 GB of heap are what its container image takes.
+QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+QUICK_SERVER = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", *QUICK)
+FULL_SERVER = ("-server", "-Xms2g", "-Xmx2g", "-XX:MaxDirectMemorySize=4g", "-XX:+UseG1GC",
+               "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25", "-XX:InitiatingHeapOccupancyPercent=30",
+               "-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow", "-XX:+AlwaysPreTouch",
+               "-XX:-UseLargePages")
+
 
 class Unavailable(Exception):
     """What Apache RocketMQ needs is not on this machine; the text says what."""
@@ -81,10 +90,9 @@ def _resolve(folder, listing):
     fresh.rename(listing)
 
 
-def java(name, main, *args, home, properties=(), heap=("-Xms64m", "-Xmx256m"), env=None, stdin=None):
+def java(name, main, *args, home, properties=(), jvm=("-Xms64m", "-Xmx256m", *QUICK), env=None, stdin=None):
     """Start a Java program. Its home folder, and so its log files, is `home`."""
-    options = [*heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-               "-Duser.home=%s" % home, "-Drocketmq.client.logRoot=%s/logs" % home,
+    options = [*jvm, "-Duser.home=%s" % home, "-Drocketmq.client.logRoot=%s/logs" % home,
                "-Djava.net.preferIPv4Stack=true", "-Djava.io.tmpdir=%s" % home]
     options += ["-D%s" % item for item in properties]
     command = ["java", *options, "-cp", classpath(), main, *[str(arg) for arg in args]]
@@ -95,18 +103,19 @@ def java(name, main, *args, home, properties=(), heap=("-Xms64m", "-Xmx256m"), e
 class Server:
     """A Java server with a port that answers remoting requests. After kill9() it can start() again as it was."""
 
-    def __init__(self, name, main, settings, address, home=None, ready_timeout=60, properties=()):
+    def __init__(self, name, main, settings, address, home=None, ready_timeout=60, properties=(), jvm=QUICK_SERVER):
         self.name, self.main, self.properties, self.ready_timeout = name, main, properties, ready_timeout
+        self.jvm = jvm
         self.home = home or process.temp_folder("oncemq-apache-")
         self.address = address
         self.config = os.path.join(self.home, "%s.conf" % name)
         with open(self.config, "w") as out:
-            out.writelines("%s=%s\n" % pair for pair in settings.items())
+            out.writelines("%s=%s\n" % pair for pair in settings.items() if pair[1] is not None)
         self.start()
 
     def start(self):
         self.child = java(self.name, self.main, "-c", self.config, home=self.home, properties=self.properties,
-                          heap=("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m"))
+                          jvm=self.jvm)
         process.wait_until(self._ready, self.ready_timeout, "%s answers on %s" % (self.name, self.address))
 
     def _ready(self):
@@ -153,9 +162,11 @@ class NameServer(Server):
 
 
 class Broker(Server):
-    """Apache's broker. It binds to `bind` and announces 127.0.0.1, so that a relay can stand between."""
+    """Apache's broker. It binds to `bind` and announces 127.0.0.1, so that a relay can stand between. A setting that
+    is None is left to its default."""
 
-    def __init__(self, name_servers, port=None, bind="127.0.0.1", name="broker-a", properties=(), **settings):
+    def __init__(self, name_servers, port=None, bind="127.0.0.1", name="broker-a", properties=(), jvm=QUICK_SERVER,
+                 **settings):
         port = port or self._ports()
         home = process.temp_folder("oncemq-apache-")
         wanted = {
@@ -170,7 +181,7 @@ class Broker(Server):
         wanted.update(settings)
         self.announced = "127.0.0.1:%d" % port
         super().__init__(name, "org.apache.rocketmq.broker.BrokerStartup", wanted, "%s:%d" % (bind, port), home,
-                         properties=properties)
+                         properties=properties, jvm=jvm)
 
     @staticmethod
     def _ports():

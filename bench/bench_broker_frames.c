@@ -1,0 +1,153 @@
+/* bench_broker_frames.c - the requests of the load generator. Fields and their order are those of
+ * the Java client 5.5.0 (tests/vectors), so that every server sees what it sees all day. */
+#include "bench_broker.h"
+#include "msg/msg.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FIRST_OPAQUE UINT32_C(1000000000) /* always ten digits, so that frames keep their length   \
+                                           */
+#define KEY        "7F00000125CD4E0E2F2A4CDE00000000"
+#define KEY_DIGITS 8
+#define BROKER     "broker-a"
+
+static size_t find(const struct stamp *s, const char *text, size_t beyond)
+{
+    const uint8_t *at = memmem(s->frame, s->len, text, strlen(text));
+    if (!at)
+        wrong("a request without %s", text);
+    return (size_t)(at - s->frame) + beyond;
+}
+
+void stamp_make(struct stamp *s, const struct load *load, const char *topic)
+{
+    size_t room = 2048 + load->size;
+    *s = (struct stamp){.frame = calloc(1, room), .form = load->form};
+    must(s->frame, "memory");
+    char born[24];
+    (void)snprintf(born, sizeof born, "%lld", (long long)time(NULL) * 1000);
+
+    struct wr w = wr_over(s->frame, room);
+    struct frame_out f;
+    frame_begin(&f, &w, load->form,
+                &(struct head_start){.code = REQ_SEND_MESSAGE_V2, .opaque = (int)FIRST_OPAQUE});
+    frame_put(&f, BYTES("a"), BYTES("bench_producer"));
+    frame_put(&f, BYTES("b"), bytes_str(topic));
+    frame_put(&f, BYTES("c"), BYTES("TBW102"));
+    frame_put_int(&f, BYTES("d"), QUEUES);
+    frame_put(&f, BYTES("e"), BYTES("#"));
+    frame_put(&f, BYTES("f"), BYTES("0"));
+    frame_put(&f, BYTES("g"), bytes_str(born));
+    frame_put(&f, BYTES("h"), BYTES("0"));
+    frame_put(&f, BYTES("i"), BYTES("UNIQ_KEY\1" KEY "\2WAIT\1true\2TAGS\1TagA\2"));
+    frame_put(&f, BYTES("j"), BYTES("0"));
+    frame_put(&f, BYTES("k"), BYTES("false"));
+    frame_put(&f, BYTES("m"), BYTES("false"));
+    frame_put(&f, BYTES("n"), BYTES(BROKER));
+    frame_end_head(&f, load->size);
+    s->body = wr_len(&w);
+    uint8_t *body = wr_space(&w, load->size);
+    must(body, "a send request");
+    for (unsigned i = 0; i < load->size; i++) /* no body is all zeros */
+        body[i] = (uint8_t)(i * 7 + i / 256);
+    s->len = wr_len(&w);
+
+    s->opaque = s->form == HEAD_JSON ? find(s, "\"opaque\":", 9) : FRAME_PREFIX + 5;
+    s->queue = find(s, "#", 0);
+    s->key = find(s, KEY, sizeof KEY - 1 - KEY_DIGITS);
+}
+
+void stamp_put(const struct stamp *s, uint8_t *to, uint32_t opaque, uint32_t queue, uint64_t key)
+{
+    memcpy(to, s->frame, s->len);
+    opaque += FIRST_OPAQUE;
+    if (s->form == HEAD_BINARY)
+        store_u32(to + s->opaque, opaque);
+    else
+        for (size_t i = 10; i-- > 0; opaque /= 10)
+            to[s->opaque + i] = (uint8_t)('0' + opaque % 10);
+    to[s->queue] = (uint8_t)('0' + queue);
+    for (size_t i = KEY_DIGITS; i-- > 0; key >>= 4)
+        to[s->key + i] = (uint8_t) "0123456789ABCDEF"[key & 15];
+}
+
+uint32_t answer_opaque(const struct answer *a)
+{
+    return (uint32_t)a->head.opaque - FIRST_OPAQUE;
+}
+
+void stamp_clear(struct stamp *s)
+{
+    free(s->frame);
+    *s = (struct stamp){0};
+}
+
+/* Frames the body that stands at the end of `w`'s buffer already. */
+static size_t frame_done(struct wr *w, struct frame_out *f, struct bytes body)
+{
+    frame_end_head(f, body.len);
+    wr_bytes_of(w, body);
+    if (w->full)
+        wrong("a request that is too long");
+    return wr_len(w);
+}
+
+size_t heartbeat_frame(void *out, size_t size, const struct load *load, const char *client,
+                       const char *group, const char *topic)
+{
+    char body[2048];
+    int n = snprintf(
+        body, sizeof body,
+        "{\"clientID\":\"%s\",\"consumerDataSet\":[{\"consumeFromWhere\":"
+        "\"CONSUME_FROM_FIRST_OFFSET\",\"consumeType\":\"CONSUME_PASSIVELY\",\"groupName\":\"%s\","
+        "\"messageModel\":\"CLUSTERING\",\"subscriptionDataSet\":[{\"classFilterMode\":false,"
+        "\"codeSet\":[],\"expressionType\":\"TAG\",\"subString\":\"*\",\"subVersion\":1,"
+        "\"tagsSet\":[],\"topic\":\"%s\"},{\"classFilterMode\":false,\"codeSet\":[],"
+        "\"expressionType\":\"TAG\",\"subString\":\"*\",\"subVersion\":1,\"tagsSet\":[],"
+        "\"topic\":\"%%RETRY%%%s\"}],\"unitMode\":false}],\"heartbeatFingerprint\":0,"
+        "\"producerDataSet\":[{\"groupName\":\"CLIENT_INNER_PRODUCER\"}],\"withoutSub\":false}",
+        client, group, topic, group);
+    struct wr w = wr_over(out, size);
+    struct frame_out f;
+    frame_begin(&f, &w, load->form, &(struct head_start){.code = REQ_HEART_BEAT});
+    return frame_done(&w, &f, bytes_of(body, (size_t)n));
+}
+
+size_t pull_frame(void *out, size_t size, const struct load *load, const char *group,
+                  const char *topic, int queue, int64_t offset)
+{
+    struct wr w = wr_over(out, size);
+    struct frame_out f;
+    frame_begin(&f, &w, load->form,
+                &(struct head_start){.code = REQ_PULL_MESSAGE, .opaque = queue});
+    frame_put(&f, BYTES("consumerGroup"), bytes_str(group));
+    frame_put(&f, BYTES("topic"), bytes_str(topic));
+    frame_put_int(&f, BYTES("queueId"), queue);
+    frame_put_int(&f, BYTES("queueOffset"), offset);
+    frame_put_int(&f, BYTES("maxMsgNums"), 32);
+    frame_put_int(&f, BYTES("sysFlag"), 1 | 2); /* commits, and may be suspended */
+    frame_put_int(&f, BYTES("commitOffset"), offset);
+    frame_put_int(&f, BYTES("suspendTimeoutMillis"), 15000);
+    frame_put_int(&f, BYTES("subVersion"), 1);
+    frame_put(&f, BYTES("expressionType"), BYTES("TAG"));
+    frame_put_int(&f, BYTES("maxMsgBytes"), 262144);
+    frame_put(&f, BYTES("bname"), BYTES(BROKER));
+    return frame_done(&w, &f, (struct bytes){0});
+}
+
+int64_t answer_number(const struct answer *a, struct bytes field)
+{
+    int64_t number;
+    if (!bytes_to_i64(head_field(&a->head, field), &number))
+        wrong("an answer without %.*s", BYTES_ARG(field));
+    return number;
+}
+
+void topic_name(char out[TEXT_ROOM], const char *prefix)
+{
+    (void)snprintf(out, TEXT_ROOM, "%s_%d_%llu", prefix, (int)getpid(),
+                   (unsigned long long)now_ns());
+}
