@@ -91,8 +91,13 @@ static void compares_as_memory_does(void **state)
 static void decimal_text_goes_both_ways(void **state)
 {
     (void)state;
-    static const int64_t numbers[] = {0,   1,         -1,        9,         10,
-                                      -10, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
+    static const int64_t numbers[] = {0,         1,
+                                      -1,        9,
+                                      10,        -9,
+                                      -10,       INT32_MAX,
+                                      INT32_MIN, 999999999999999999,
+                                      INT64_MAX, -1000000000000000000,
+                                      INT64_MIN};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         char wanted[32];
         uint8_t out[32];

@@ -7,7 +7,7 @@
  */
 #include "broker/produce_int.h"
 
-static enum err request_check(struct broker *b, struct produce *r);
+static enum err request_check(struct broker *b, struct produce *r, const struct produce *before);
 static enum err request_place(struct desk *desk, struct produce *r, struct after *after);
 static void requests_store(struct desk *desk, struct produce *requests, size_t n, uint64_t *end);
 
@@ -18,7 +18,7 @@ void broker_produce(struct broker *b, struct desk *desk, struct produce *request
     after_init(&after);
     *end = 0;
     for (size_t i = 0; i < n; i++)
-        requests[i].err = request_check(b, &requests[i]);
+        requests[i].err = request_check(b, &requests[i], i > 0 ? &requests[i - 1] : NULL);
     desk_prepare(desk, requests, n);
 
     size_t kept = 0; /* the drafts of refused requests are left out */
@@ -43,13 +43,23 @@ void broker_produce(struct broker *b, struct desk *desk, struct produce *request
 
 /* ---- what the request alone shows ---- */
 
-static enum err request_check(struct broker *b, struct produce *r)
+static enum err topic_check(struct produce *r)
 {
     if (topic_name_check(r->topic, &r->why))
         return ERR_INVALID; /* too long or ill-formed, the sentence tells */
     if (topic_refuses_clients(r->topic))
         return fault_set(&r->why, ERR_DENIED, "Sending message to topic[%.*s] is forbidden.",
                          BRIEF(r->topic));
+    return OK;
+}
+
+/* What comes in one turn is mostly for one topic: its name is looked at once. */
+static enum err request_check(struct broker *b, struct produce *r, const struct produce *before)
+{
+    bool known = before && !before->err && bytes_equal(before->topic, r->topic);
+    enum err err = known ? OK : topic_check(r);
+    if (err)
+        return err;
     if (r->body.len > b->set.max_message_size)
         return fault_set(&r->why, ERR_TOO_BIG,
                          "the body has %zu bytes, more than %u (maxMessageSize)", r->body.len,

@@ -128,6 +128,26 @@ static void a_negative_queue_id_means_any(void **state)
     assert_true(seen[0] && seen[1] && seen[2] && seen[3]);
 }
 
+/* The name of a topic is looked at once for all that follow with it, but a refused one each time.
+ */
+static void a_topic_is_refused_as_often_as_it_comes(void **state)
+{
+    struct rig *rig = *state;
+    struct produce r[6] = {rig_message("T", "a"),
+                           rig_message("T", "b"),
+                           rig_message("bad topic", "c"),
+                           rig_message("bad topic", "d"),
+                           rig_message("SCHEDULE_TOPIC_XXXX", "e"),
+                           rig_message("SCHEDULE_TOPIC_XXXX", "f")};
+    static const enum err wanted[6] = {OK, OK, ERR_INVALID, ERR_INVALID, ERR_DENIED, ERR_DENIED};
+    uint64_t end = 0;
+    broker_produce(rig->broker, rig->desk, r, 6, &end);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(r[i].err, wanted[i]);
+        assert_int_equal(r[i].why.text[0] != 0, wanted[i] != OK);
+    }
+}
+
 /* One visit to the log: the positions follow each other, refused ones leave no hole. */
 static void one_turn_stores_all_and_refuses_some(void **state)
 {
@@ -472,6 +492,7 @@ int main(void)
         rig_test(a_message_without_a_unique_key_gets_one),
         rig_test(wait_is_taken_from_the_properties),
         rig_test(a_negative_queue_id_means_any),
+        rig_test(a_topic_is_refused_as_often_as_it_comes),
         rig_test(one_turn_stores_all_and_refuses_some),
         rig_test(when_all_are_refused_the_log_is_left_alone),
         rig_test(what_cannot_be_stored_is_refused_with_a_reason),

@@ -6,8 +6,9 @@
 
 static bool character_allowed(uint8_t c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '%' || c == '|';
+    uint8_t lower = c | 0x20;
+    return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '%' || c == '|';
 }
 
 static enum err name_check(struct bytes name, const char *what, size_t max, struct fault *why)

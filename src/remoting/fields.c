@@ -9,6 +9,13 @@ static enum err value_read(const struct field_rule *rule, struct bytes value, vo
                            struct fault *why);
 static enum err all_there(const struct field_table *table, uint64_t seen, struct fault *why);
 
+/* The names of a send are single letters. */
+static inline bool same_name(struct bytes ours, struct bytes theirs)
+{
+    return ours.len == theirs.len && ours.at[0] == theirs.at[0] &&
+           (ours.len == 1 || memcmp(ours.at, theirs.at, ours.len) == 0);
+}
+
 /* The search for a rule goes on where the last one was found: most clients send fields in the order
  * of our tables, and then each is found at once. */
 enum err fields_read(const struct field_table *table, const struct head *head, void *out,
@@ -21,9 +28,7 @@ enum err fields_read(const struct field_table *table, const struct head *head, v
         const struct field *field = &head->fields[i];
         size_t tried = 0;
         for (; tried < table->n; tried++) {
-            struct bytes name = table->rules[next].name;
-            if (name.len == field->name.len && name.at[0] == field->name.at[0] &&
-                memcmp(name.at, field->name.at, name.len) == 0)
+            if (same_name(table->rules[next].name, field->name))
                 break;
             next = next + 1 < table->n ? next + 1 : 0;
         }

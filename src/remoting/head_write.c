@@ -42,27 +42,43 @@ static size_t odd_write(struct wr *w, const uint8_t *at, const uint8_t *end)
     return len ? len : 1;
 }
 
-static void quoted_write(struct wr *w, struct bytes text)
+/* From the first byte that is not plain on. */
+static void odd_text_write(struct wr *w, const uint8_t *at, const uint8_t *end)
 {
-    struct rd r = rd_over(text);
-    const uint8_t *at = r.at, *run = at;
-    wr_u8(w, '"');
-    while (at < r.end) {
-        if (r.end - at >= 8) {
-            uint64_t stops = word_stops(word_load(at));
-            at += stops ? word_plain(stops) : 8;
-            if (!stops)
-                continue;
-        }
+    const uint8_t *run = at;
+    while (at < end) {
         if (!byte_stops(*at)) {
             at++;
             continue;
         }
         wr_bytes_of(w, bytes_of(run, (size_t)(at - run)));
-        at += odd_write(w, at, r.end);
+        at += odd_write(w, at, end);
         run = at;
     }
     wr_bytes_of(w, bytes_of(run, (size_t)(at - run)));
+}
+
+/* How many bytes are plain from the start. Nearly always that is all of them: ids and words. */
+static size_t plain_length(struct bytes text)
+{
+    size_t n = 0;
+    for (; text.len - n >= 8; n += 8) {
+        uint64_t stops = word_stops(word_load(text.at + n));
+        if (stops)
+            return n + word_plain(stops);
+    }
+    while (n < text.len && !byte_stops(text.at[n]))
+        n++;
+    return n;
+}
+
+static void quoted_write(struct wr *w, struct bytes text)
+{
+    size_t plain = plain_length(text);
+    wr_u8(w, '"');
+    wr_bytes_of(w, bytes_of(text.at, plain));
+    if (plain < text.len)
+        odd_text_write(w, text.at + plain, text.at + text.len);
     wr_u8(w, '"');
 }
 
@@ -110,23 +126,47 @@ void frame_begin(struct frame_out *f, struct wr *w, enum head_form form,
         binary_begin(f, head);
 }
 
-void frame_put(struct frame_out *f, struct bytes name, struct bytes value)
+static void json_name(struct frame_out *f, struct bytes name)
 {
     struct wr *w = f->w;
-    if (f->form == HEAD_JSON) {
-        wr_bytes_of(w, f->any_field ? BYTES(",") : BYTES(",\"extFields\":{"));
-        quoted_write(w, name);
-        wr_u8(w, ':');
-        quoted_write(w, value);
-    } else {
-        if (name.len > INT16_MAX)
-            w->full = true;
-        wr_u16(w, (uint16_t)name.len);
-        wr_bytes_of(w, name);
-        wr_u32(w, (uint32_t)value.len);
-        wr_bytes_of(w, value);
-    }
+    wr_bytes_of(w, f->any_field ? BYTES(",") : BYTES(",\"extFields\":{"));
+    quoted_write(w, name);
+    wr_u8(w, ':');
     f->any_field = true;
+}
+
+static void binary_field(struct frame_out *f, struct bytes name, struct bytes value)
+{
+    struct wr *w = f->w;
+    if (name.len > INT16_MAX)
+        w->full = true;
+    wr_u16(w, (uint16_t)name.len);
+    wr_bytes_of(w, name);
+    wr_u32(w, (uint32_t)value.len);
+    wr_bytes_of(w, value);
+}
+
+void frame_put(struct frame_out *f, struct bytes name, struct bytes value)
+{
+    if (f->form == HEAD_JSON) {
+        json_name(f, name);
+        quoted_write(f->w, value);
+    } else {
+        binary_field(f, name, value);
+    }
+}
+
+/* Text that needs no escapes. */
+static void word_put(struct frame_out *f, struct bytes name, struct bytes word)
+{
+    if (f->form == HEAD_JSON) {
+        json_name(f, name);
+        wr_u8(f->w, '"');
+        wr_bytes_of(f->w, word);
+        wr_u8(f->w, '"');
+    } else {
+        binary_field(f, name, word);
+    }
 }
 
 void frame_put_int(struct frame_out *f, struct bytes name, int64_t value)
@@ -134,12 +174,12 @@ void frame_put_int(struct frame_out *f, struct bytes name, int64_t value)
     uint8_t digits[20];
     struct wr text = wr_over(digits, sizeof digits);
     wr_i64(&text, value);
-    frame_put(f, name, wr_bytes(&text));
+    word_put(f, name, wr_bytes(&text));
 }
 
 void frame_put_bool(struct frame_out *f, struct bytes name, bool value)
 {
-    frame_put(f, name, value ? BYTES("true") : BYTES("false"));
+    word_put(f, name, value ? BYTES("true") : BYTES("false"));
 }
 
 void frame_end_head(struct frame_out *f, size_t body_size)
