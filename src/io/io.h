@@ -50,15 +50,16 @@ void loop_stop(struct loop *loop); /* any thread */
 void loop_close(struct loop *loop);
 void loop_here(const struct loop *loop); /* invariant: called on the loop's thread */
 
-/* Work for a loop from another thread. The caller owns the post until `run` is called with it. */
+/* Work for a loop from another thread, or from itself for the end of its turn. The caller owns the
+ * post until `run` is called with it. */
 struct post {
     struct link link;
     void (*run)(struct post *post);
 };
 void loop_post(struct loop *loop, struct post *post); /* any thread */
 
-/* Called on the loop at the end of each turn, before output leaves: the place to finish what the
- * requests of one turn share. One per loop. */
+/* Called on the loop at the end of each turn, after posts and before output leaves: the place to
+ * finish what the requests of one turn share. One per loop. */
 void loop_at_turn_end(struct loop *loop, void (*fn)(void *user), void *user);
 
 struct timer; /* opaque; freed by timer_close */

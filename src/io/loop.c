@@ -22,7 +22,7 @@ _Thread_local const struct loop *loop_inside;
 static void on_bell(uv_async_t *bell);
 static void on_turn_end(uv_prepare_t *prepare);
 static void on_again(uv_idle_t *again);
-static void run_posts(struct loop *loop);
+static bool run_posts(struct loop *loop);
 
 static enum err loop_fault(struct fault *why, int uv_err, const char *what)
 {
@@ -93,7 +93,7 @@ void loop_post(struct loop *loop, struct post *post)
     bool first = list_empty(&loop->posts);
     list_add_tail(&loop->posts, &post->link);
     room_leave(&loop->mailbox);
-    if (first)
+    if (first && loop_inside != loop) /* its own thread looks here before it waits */
         (void)uv_async_send(&loop->bell);
 }
 
@@ -230,7 +230,7 @@ void loop_close(struct loop *loop)
     loop->hook = NULL;
     loop->drained = NULL;
     do { /* a `closed` may post, and a post may do anything */
-        run_posts(loop);
+        (void)run_posts(loop);
         list_each(k, &loop->conns)
             conn_close(list_entry(k, struct conn, by_loop), "shutting down");
         (void)uv_run(&loop->uv, UV_RUN_NOWAIT);
@@ -254,7 +254,8 @@ void loop_close(struct loop *loop)
 
 /* ---- the turn ---- */
 
-static void run_posts(struct loop *loop)
+/* True: meanwhile there are new ones. */
+static bool run_posts(struct loop *loop)
 {
     struct list posts;
     list_init(&posts);
@@ -262,17 +263,23 @@ static void run_posts(struct loop *loop)
     list_append_all(&posts, &loop->posts);
     room_leave(&loop->mailbox);
 
-    struct link *k;
-    while ((k = list_pop(&posts))) {
+    bool any = false;
+    for (struct link *k; (k = list_pop(&posts)); any = true) {
         struct post *post = list_entry(k, struct post, link);
         post->run(post);
     }
+    if (!any)
+        return false;
+    room_enter(&loop->mailbox);
+    any = !list_empty(&loop->posts);
+    room_leave(&loop->mailbox);
+    return any;
 }
 
 static void on_bell(uv_async_t *bell)
 {
     struct loop *loop = list_entry(bell, struct loop, bell);
-    run_posts(loop);
+    (void)run_posts(loop); /* the turn's end finds the rest */
     if (atomic_exchange(&loop->stop, false))
         uv_stop(&loop->uv);
 }
@@ -280,6 +287,8 @@ static void on_bell(uv_async_t *bell)
 void loop_end_turn(struct loop *loop)
 {
     loop->turn_in = 0;
+    if (run_posts(loop)) /* what they have posted themselves is for the next turn */
+        (void)uv_async_send(&loop->bell);
     if (loop->hook)
         loop->hook(loop->hook_user);
     struct link *k;

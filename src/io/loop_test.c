@@ -124,6 +124,47 @@ static void a_post_may_post_itself_again(void **state)
     stop();
 }
 
+struct homely {
+    struct post post;
+    unsigned turns, posted_in, ran_in;
+    struct tally done;
+};
+
+static void count_turn(void *user)
+{
+    ((struct homely *)user)->turns++;
+}
+
+static void post_at_home(void *user)
+{
+    struct homely *homely = user;
+    homely->posted_in = homely->turns;
+    loop_post(loop, &homely->post);
+}
+
+static void on_homely(struct post *post)
+{
+    struct homely *homely = list_entry(post, struct homely, post);
+    homely->ran_in = homely->turns;
+    tally_add(&homely->done);
+}
+
+/* What it writes leaves with the turn, and nobody has to ring the bell for it. */
+static void a_post_of_the_loop_s_own_runs_in_the_same_turn(void **state)
+{
+    (void)state;
+    struct homely homely = {.post.run = on_homely};
+    struct timer *timer;
+    tally_init(&homely.done);
+    assert_int_equal(timer_open(loop, post_at_home, &homely, &timer), OK);
+    loop_at_turn_end(loop, count_turn, &homely);
+    timer_start(timer, 1, 0);
+    start();
+    tally_await(&homely.done, 1);
+    stop();
+    assert_int_equal(homely.ran_in, homely.posted_in);
+}
+
 /* So that whoever owns what a post carries gets to free it. */
 static void closing_runs_the_posts_that_are_left(void **state)
 {
@@ -270,6 +311,7 @@ int main(void)
         CASE(a_stop_before_the_start_is_not_forgotten),
         CASE(posts_of_many_threads_all_run_each_in_its_order),
         CASE(a_post_may_post_itself_again),
+        CASE(a_post_of_the_loop_s_own_runs_in_the_same_turn),
         CASE(closing_runs_the_posts_that_are_left),
         CASE(timers_fire_once_or_again_until_stopped_or_closed),
         CASE(a_signal_comes_as_an_event),
