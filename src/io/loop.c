@@ -22,7 +22,7 @@ _Thread_local const struct loop *loop_inside;
 static void on_bell(uv_async_t *bell);
 static void on_turn_end(uv_prepare_t *prepare);
 static void on_again(uv_idle_t *again);
-static bool run_posts(struct loop *loop);
+static void run_posts(struct loop *loop);
 
 static enum err loop_fault(struct fault *why, int uv_err, const char *what)
 {
@@ -230,7 +230,7 @@ void loop_close(struct loop *loop)
     loop->hook = NULL;
     loop->drained = NULL;
     do { /* a `closed` may post, and a post may do anything */
-        (void)run_posts(loop);
+        run_posts(loop);
         list_each(k, &loop->conns)
             conn_close(list_entry(k, struct conn, by_loop), "shutting down");
         (void)uv_run(&loop->uv, UV_RUN_NOWAIT);
@@ -254,8 +254,7 @@ void loop_close(struct loop *loop)
 
 /* ---- the turn ---- */
 
-/* True: meanwhile there are new ones. */
-static bool run_posts(struct loop *loop)
+static void run_posts(struct loop *loop)
 {
     struct list posts;
     list_init(&posts);
@@ -263,23 +262,25 @@ static bool run_posts(struct loop *loop)
     list_append_all(&posts, &loop->posts);
     room_leave(&loop->mailbox);
 
-    bool any = false;
-    for (struct link *k; (k = list_pop(&posts)); any = true) {
+    struct link *k;
+    while ((k = list_pop(&posts))) {
         struct post *post = list_entry(k, struct post, link);
         post->run(post);
     }
-    if (!any)
-        return false;
+}
+
+static bool posts_wait(struct loop *loop)
+{
     room_enter(&loop->mailbox);
-    any = !list_empty(&loop->posts);
+    bool wait = !list_empty(&loop->posts);
     room_leave(&loop->mailbox);
-    return any;
+    return wait;
 }
 
 static void on_bell(uv_async_t *bell)
 {
     struct loop *loop = list_entry(bell, struct loop, bell);
-    (void)run_posts(loop); /* the turn's end finds the rest */
+    run_posts(loop);
     if (atomic_exchange(&loop->stop, false))
         uv_stop(&loop->uv);
 }
@@ -287,13 +288,16 @@ static void on_bell(uv_async_t *bell)
 void loop_end_turn(struct loop *loop)
 {
     loop->turn_in = 0;
-    if (run_posts(loop)) /* what they have posted themselves is for the next turn */
-        (void)uv_async_send(&loop->bell);
+    run_posts(loop);
     if (loop->hook)
         loop->hook(loop->hook_user);
     struct link *k;
     while ((k = list_pop(&loop->dirty)))
         conn_flush(list_entry(k, struct conn, by_dirty));
+    /* What posts, the hook or a connection that closed have posted here themselves is for the next
+     * turn. Nobody rang for it, and nobody rings while the mailbox is not empty. */
+    if (posts_wait(loop))
+        (void)uv_async_send(&loop->bell);
 }
 
 static void on_turn_end(uv_prepare_t *prepare)

@@ -165,6 +165,26 @@ static void a_post_of_the_loop_s_own_runs_in_the_same_turn(void **state)
     assert_int_equal(homely.ran_in, homely.posted_in);
 }
 
+static void post_at_turn_end(void *user)
+{
+    struct homely *homely = user;
+    if (homely->turns++ == 0)
+        loop_post(loop, &homely->post);
+}
+
+/* Too late for its turn, and nobody else wakes the loop. */
+static void what_is_posted_at_the_very_end_of_a_turn_runs_in_the_next(void **state)
+{
+    (void)state;
+    struct homely homely = {.post.run = on_homely};
+    tally_init(&homely.done);
+    loop_at_turn_end(loop, post_at_turn_end, &homely);
+    start();
+    tally_await(&homely.done, 1);
+    stop();
+    assert_true(homely.ran_in >= 1);
+}
+
 /* So that whoever owns what a post carries gets to free it. */
 static void closing_runs_the_posts_that_are_left(void **state)
 {
@@ -312,6 +332,7 @@ int main(void)
         CASE(posts_of_many_threads_all_run_each_in_its_order),
         CASE(a_post_may_post_itself_again),
         CASE(a_post_of_the_loop_s_own_runs_in_the_same_turn),
+        CASE(what_is_posted_at_the_very_end_of_a_turn_runs_in_the_next),
         CASE(closing_runs_the_posts_that_are_left),
         CASE(timers_fire_once_or_again_until_stopped_or_closed),
         CASE(a_signal_comes_as_an_event),
