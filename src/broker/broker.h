@@ -54,6 +54,7 @@ struct broker_options {
     int32_t default_queues;
     int32_t dlq_perm; /* of the topics of dead letters, when they are made */
     bool auto_topics, auto_groups, trace_on, long_polling;
+    bool sql92; /* enablePropertyFilter */
     uint32_t max_message_size;
     uint64_t short_polling_ms;
     /* A new group begins at 0 while no more of the log than this has come since (40 % of RAM);
@@ -139,16 +140,14 @@ must_check enum err broker_send_back(struct broker *broker, struct desk *desk,
 
 /* ---- consuming ---- */
 
-/* Which messages a reader wants: by tag hash, or all. Fixed size, copied by value. */
-#define FILTER_TAGS_MAX 32
-struct filter {
-    bool all;
-    uint32_t n; /* above FILTER_TAGS_MAX: `codes` is a set of bits (filter.c) */
-    int32_t codes[FILTER_TAGS_MAX];
-};
-/* "*", "" or "A || B". ERR_MALFORMED, ERR_UNSUPPORTED (another expression type). */
-must_check enum err filter_parse(struct bytes expression, struct bytes type, struct filter *out,
-                                 struct fault *why);
+/* Which messages a reader wants, by tag or by SQL92 (sql92.h). Made once from an expression, never
+ * changed, counted; NULL stands for all messages. */
+struct filter;
+void filter_drop(struct filter *filter); /* NULL is fine */
+/* Whether an expression could be subscribed to: OK, ERR_MALFORMED (the sentence says where),
+ * ERR_UNSUPPORTED (SQL92 is switched off), ERR_BUSY (no room for it), ERR_NO_MEMORY. */
+must_check enum err broker_filter_check(struct broker *broker, struct bytes expression,
+                                        struct bytes type, struct fault *why);
 
 struct pull {
     struct bytes group, topic;
@@ -165,13 +164,14 @@ struct pull {
 struct pulled {
     struct read_result read; /* slices belong to the caller when status is READ_FOUND */
     struct queue *queue;
-    struct filter filter;
+    struct filter *filter; /* one count is the caller's */
     int32_t topic_sys_flag, group_sys_flag;
 };
 
 /* ERR_DENIED, ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_INVALID (queue id, group name),
  * ERR_NOT_SUBSCRIBED, ERR_STALE, ERR_MALFORMED and ERR_UNSUPPORTED (the expression, as
- * filter_parse), ERR_BUSY, ERR_NO_MEMORY. */
+ * broker_filter_check), ERR_NOT_FOUND (the group's own expression cannot be used), ERR_BUSY,
+ * ERR_NO_MEMORY. */
 must_check enum err broker_pull(struct broker *broker, const struct pull *pull, struct pulled *out,
                                 struct fault *why);
 
@@ -179,8 +179,8 @@ must_check enum err broker_pull(struct broker *broker, const struct pull *pull, 
 struct hold {
     struct link by_queue, by_time;
     struct queue *queue;
-    int64_t offset; /* wakes when the queue has something at or after this */
-    struct filter filter;
+    int64_t offset;        /* wakes when the queue has something at or after this */
+    struct filter *filter; /* stays as long as the hold waits */
     uint64_t deadline_ns;
     /* The wait is over: something arrived, or time is up. Called once, without a key, on any
      * thread. Until then the memory stays. */
@@ -189,6 +189,9 @@ struct hold {
 /* OK: waiting, `wake` will come. ERR_STALE: something is there already, read again. ERR_BUSY: too
  * many wait. */
 must_check enum err broker_hold(struct broker *broker, struct hold *hold, uint64_t wait_ms);
+/* Waits on, until the same deadline: for a reader that was woken and found nothing it wants. As
+ * broker_hold; ERR_TIMEOUT: time is up. */
+must_check enum err broker_hold_again(struct broker *broker, struct hold *hold);
 /* True: it waits no more and `wake` will not be called. False: `wake` has been or is being called,
  * or it never waited. */
 bool broker_unhold(struct broker *broker, struct hold *hold);

@@ -67,11 +67,18 @@ struct progress {
 };
 #define PROGRESS_KEY_MAX (2 * NAME_MAX_ANY + 1)
 
+/* A compiled expression, or why there is none. */
+struct verdict {
+    struct filter *filter; /* a count of it */
+    enum err err;
+    char *reason; /* of `err`; NULL: no memory for it */
+};
+
 struct sub {
     int64_t version;
-    enum err filter_err; /* why `filter` cannot be used */
-    bool wanted;         /* while a heartbeat is worked in: it still names this topic */
-    struct filter filter;
+    uint64_t mark; /* the same for the same topic and expression */
+    bool wanted;   /* while a heartbeat is worked in: it still names this topic */
+    struct verdict verdict;
     size_t topic_len;
     char topic[];
 };
@@ -101,6 +108,7 @@ struct member {
     struct counted *session; /* one count is ours */
     uint64_t seen_ns;
     uint64_t warned_ns; /* when its namesake was last told of; 0: never */
+    uint64_t mark;      /* of all it subscribes to; 0: nothing yet */
     bool expired;       /* it goes because it was silent */
     char *id;
     size_t id_len;
@@ -121,6 +129,13 @@ struct waiting {
     struct list holds;
 };
 
+/* What all filters share. No key: counts are atomic. */
+#define FILTERS_SIZE_MAX (64u << 20) /* compiled SQL92 in all; more is refused */
+struct filters {
+    bool sql92;
+    _Atomic size_t size;
+};
+
 #define TABLES 4
 
 struct table {
@@ -138,6 +153,7 @@ struct broker {
     char *texts[3];
     struct buf added; /* properties that every message gets, as text */
     char note[512];
+    struct filters filters;
 
     struct room room; /* core */
     struct dice dice;
@@ -228,17 +244,46 @@ void clients_clear(struct broker *b); /* no key needed: at the end */
 
 /* ---- subs.c: what a group subscribes to ---- */
 
+/* One subscription of a heartbeat, made ready before the core is entered. */
+struct sub_ready {
+    uint64_t mark;
+    bool known; /* the group has it already, or something newer */
+    bool made;  /* `verdict` is there */
+    struct verdict verdict;
+};
+struct subs_ready {
+    uint64_t mark; /* of them all, in whatever order */
+    size_t n;
+    struct sub_ready *each; /* one for each of membership.subs */
+};
+
 must_check enum err subs_check(const struct membership *m, struct fault *why); /* no key needed */
+/* No key held. Compiles what is new: that may take a while. */
+must_check enum err subs_prepare(struct broker *b, const struct membership *m,
+                                 struct subs_ready *out);
+void subs_ready_clear(struct subs_ready *ready);
 /* Room: core. The last heartbeat of any member decides for the whole group. `*changed`: topics came
  * or went, not merely another expression for one of them. */
 must_check enum err subs_update(struct broker *b, struct crowd *crowd, const struct membership *m,
-                                bool *changed);
+                                struct subs_ready *ready, bool *changed);
+/* Room: core. A topic that the group does not have in the same way; none: they are alike. */
+struct bytes subs_differ(const struct crowd *crowd, const struct membership *m,
+                         const struct subs_ready *ready);
 const struct sub *subs_find(const struct crowd *crowd, struct bytes topic);
 void subs_clear(struct crowd *crowd);
 
-/* ---- filter.c ---- */
+/* ---- filter.c; the filters may be NULL: all messages ---- */
 
+/* As broker_filter_check; `*out` is a count. */
+must_check enum err filter_make(struct filters *filters, struct bytes expression, struct bytes type,
+                                struct filter **out, struct fault *why);
+void filter_hold(struct filter *filter);
+bool filter_by_props(const struct filter *f); /* tags say nothing, the properties decide */
 bool filter_wants(const struct filter *f, int64_t tags_code);
+bool filter_wants_props(const struct filter *f, struct bytes props);
+/* The same number for expressions that mean the same, as far as that is easy to say: tags in any
+ * order. */
+uint64_t filter_mark(struct bytes expression, struct bytes type);
 
 /* ---- offsets.c, room: core ---- */
 

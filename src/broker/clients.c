@@ -24,6 +24,7 @@ static struct member *member_find(struct broker *b, struct map *crowds, struct b
                                   const struct counted *session);
 static void crowd_tell(struct broker *b, const struct crowd *crowd, struct after *after);
 static void crowd_free(struct crowd *crowd);
+static struct bytes member_id(const struct member *member);
 
 enum err broker_producer_seen(struct broker *b, const struct client *client, struct bytes group,
                               struct fault *why)
@@ -42,9 +43,36 @@ enum err broker_producer_seen(struct broker *b, const struct client *client, str
     return err;
 }
 
+/* Room: core. All members of a group must subscribe to the same: the broker knows one table for the
+ * whole group, so what one of them wants is at times not what it gets. Told when a member comes or
+ * changes; `m` has not been worked in yet. */
+static void member_compare(struct broker *b, struct member *member, const struct membership *m,
+                           const struct subs_ready *ready, struct after *after)
+{
+    room_held(&b->room);
+    if (member->mark == ready->mark)
+        return;
+    member->mark = ready->mark;
+    list_each(k, &member->crowd->members) {
+        const struct member *other = list_entry(k, struct member, in_crowd);
+        if (other->mark == 0 || other->mark == member->mark ||
+            bytes_equal(member_id(other), member_id(member)))
+            continue;
+        struct bytes topic = subs_differ(member->crowd, m, ready);
+        after_warn(after,
+                   "clients [%.*s] and [%.*s] of group [%.*s] do not subscribe to the same%s%.*s; "
+                   "messages may be missed: give all members of a group the same topics and "
+                   "expressions",
+                   BRIEF(member_id(member)), BRIEF(member_id(other)), BRIEF(m->group),
+                   topic.len ? ", see topic " : "", BRIEF(topic));
+        return;
+    }
+}
+
 /* Room: core. */
 static enum err consumer_seen(struct broker *b, const struct client *client,
-                              const struct membership *m, struct after *after, struct fault *why)
+                              const struct membership *m, struct subs_ready *ready,
+                              struct after *after, struct fault *why)
 {
     room_held(&b->room);
     struct group *group;
@@ -64,7 +92,8 @@ static enum err consumer_seen(struct broker *b, const struct client *client,
     member->crowd->broadcasting = m->broadcasting;
     if (!m->without_subs) {
         bool subs_changed = false;
-        err = subs_update(b, member->crowd, m, &subs_changed);
+        member_compare(b, member, m, ready, after);
+        err = subs_update(b, member->crowd, m, ready, &subs_changed);
         changed = changed || subs_changed;
     }
     if (changed)
@@ -78,11 +107,16 @@ enum err broker_consumer_seen(struct broker *b, const struct client *client,
     enum err err = group_name_check(m->group, why) ? ERR_INVALID : subs_check(m, why);
     if (err)
         return err;
+    struct subs_ready ready;
+    err = subs_prepare(b, m, &ready);
+    if (err)
+        return err;
     struct after after;
     after_init(&after);
     room_enter(&b->room);
-    err = consumer_seen(b, client, m, &after, why);
+    err = consumer_seen(b, client, m, &ready, &after, why);
     room_leave(&b->room);
+    subs_ready_clear(&ready);
     after_run(b, &after);
     return err;
 }

@@ -142,10 +142,57 @@ static void a_higher_version_replaces_the_expression_and_a_lower_does_not(void *
         room_enter(&rig->broker->room);
         const struct sub *known = subs_find(consumers_find(rig->broker, BYTES("g")), BYTES("T"));
         assert_non_null(known);
-        assert_true(filter_wants(&known->filter, tags_code(bytes_str(steps[i].tag))));
+        assert_true(filter_wants(known->verdict.filter, tags_code(bytes_str(steps[i].tag))));
         room_leave(&rig->broker->room);
     }
     broker_session_gone(rig->broker, &v.session.counted);
+}
+
+static struct membership subscribed(const struct subscription *subs, size_t n)
+{
+    return (struct membership){.group = BYTES("g"), .subs = subs, .n_subs = n};
+}
+
+/* Told once for each change, with both names; not again with every heartbeat, and not of a client
+ * that has come back with other wishes. */
+static void members_that_subscribe_differently_are_told_of(void **state)
+{
+    struct rig *rig = *state;
+    struct visit a, b, a_again;
+    visit_init(&a, "client-a");
+    visit_init(&b, "client-b");
+    visit_init(&a_again, "client-a");
+    struct subscription tu[] = {{BYTES("T"), BYTES("x || y"), BYTES("TAG"), 9},
+                                {BYTES("U"), BYTES("*"), BYTES("TAG"), 1}};
+    struct subscription ut[] = {tu[1], {BYTES("T"), BYTES("y||x"), BYTES("TAG"), 9}};
+    struct subscription other[] = {{BYTES("T"), BYTES("z"), BYTES("TAG"), 3}, tu[1]};
+    struct membership m = subscribed(tu, 2), same = subscribed(ut, 2),
+                      differs = subscribed(other, 2), fewer = subscribed(tu, 1);
+
+    assert_int_equal(broker_consumer_seen(rig->broker, &a.client, &m, NULL), OK);
+    assert_int_equal(broker_consumer_seen(rig->broker, &b.client, &same, NULL), OK);
+    assert_int_equal(rig->warned, 0);
+    assert_int_equal(broker_consumer_seen(rig->broker, &b.client, &differs, NULL), OK);
+    assert_int_equal(rig->warned, 1);
+    static const char *const words[] = {"client-a", "client-b", "[g]", "topic T"};
+    for (size_t i = 0; i < 4; i++)
+        assert_non_null(strstr(rig->warning, words[i]));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(broker_consumer_seen(rig->broker, &a.client, &m, NULL), OK);
+        assert_int_equal(broker_consumer_seen(rig->broker, &b.client, &differs, NULL), OK);
+    }
+    assert_int_equal(rig->warned, 1);
+    assert_int_equal(broker_consumer_seen(rig->broker, &b.client, &m, NULL), OK);
+    assert_int_equal(rig->warned, 1);
+    assert_int_equal(broker_consumer_seen(rig->broker, &b.client, &fewer, NULL), OK);
+    assert_int_equal(rig->warned, 2);
+    assert_non_null(strstr(rig->warning, "topic U"));
+
+    broker_session_gone(rig->broker, &b.session.counted);
+    assert_int_equal(broker_consumer_seen(rig->broker, &a_again.client, &differs, NULL), OK);
+    assert_int_equal(rig->warned, 2);
+    broker_session_gone(rig->broker, &a.session.counted);
+    broker_session_gone(rig->broker, &a_again.session.counted);
 }
 
 static void broadcasting_groups_and_those_that_do_not_want_it_are_left_in_peace(void **state)
@@ -468,6 +515,7 @@ int main(void)
         rig_test(all_members_are_told_when_one_comes_or_goes),
         rig_test(topics_that_come_or_go_are_news_and_versions_are_not),
         rig_test(a_higher_version_replaces_the_expression_and_a_lower_does_not),
+        rig_row("RM-6", members_that_subscribe_differently_are_told_of),
         rig_test(broadcasting_groups_and_those_that_do_not_want_it_are_left_in_peace),
         rig_test(a_session_is_kept_as_long_as_it_is_known),
         rig_test(who_is_still_known_at_the_end_is_let_go),

@@ -71,6 +71,7 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
     b->peer_clock = options->peer_clock ? options->peer_clock : options->clock;
     b->out = options->out;
     b->set = *options;
+    b->filters.sql92 = options->sql92;
     const char **texts[] = {&b->set.cluster, &b->set.name, &b->set.region};
     for (size_t i = 0; i < 3; i++) {
         b->texts[i] = strdup(*texts[i]);

@@ -34,6 +34,17 @@ enum err broker_hold(struct broker *b, struct hold *hold, uint64_t wait_ms)
     return err;
 }
 
+enum err broker_hold_again(struct broker *b, struct hold *hold)
+{
+    if (clock_ns(b->clock) >= hold->deadline_ns)
+        return ERR_TIMEOUT;
+    hold->by_queue = hold->by_time = (struct link){0};
+    room_enter(&b->room);
+    enum err err = hold_add(b, hold);
+    room_leave(&b->room);
+    return err;
+}
+
 bool broker_unhold(struct broker *b, struct hold *hold)
 {
     room_enter(&b->room);
@@ -134,12 +145,13 @@ static void hold_remove(struct broker *b, struct hold *hold)
     b->n_holds--;
 }
 
-/* Of several new messages only the last one's tag is known, so the reader has to look itself. */
+/* Of several new messages only the last one's tag is known, and of none the properties: then the
+ * reader has to look itself. */
 static bool arrival_concerns(const struct arrival *news, const struct hold *hold)
 {
     if (hold->offset >= news->max)
         return false;
-    return news->count != 1 || filter_wants(&hold->filter, news->tags_code);
+    return news->count != 1 || filter_wants(hold->filter, news->tags_code);
 }
 
 /* Room: core. Bounded by ARRIVALS_MAX and maxHolds. */

@@ -19,7 +19,15 @@ static void reader_init(struct rig *rig, struct reader *r, int64_t offset, const
     *r = (struct reader){.hold = {.offset = offset, .wake = reader_wake}};
     r->hold.queue = store_queue(rig->store, BYTES("T"), 0);
     assert_non_null(r->hold.queue);
-    assert_int_equal(filter_parse(bytes_str(expression), BYTES("TAG"), &r->hold.filter, NULL), OK);
+    bool sql = strchr(expression, '=');
+    assert_int_equal(filter_make(&rig->broker->filters, bytes_str(expression),
+                                 sql ? BYTES("SQL92") : BYTES("TAG"), &r->hold.filter, NULL),
+                     OK);
+}
+
+static void reader_clear(struct reader *r)
+{
+    filter_drop(take(&r->hold.filter));
 }
 
 static void a_message_wakes_its_readers_once(void **state)
@@ -52,8 +60,10 @@ static void a_message_wakes_its_readers_once(void **state)
     clock_manual_advance(&rig->clock, 60000);
     broker_hold_turn(rig->broker);
     assert_int_equal(elsewhere.woken, 1);
-    for (size_t i = 0; i < 5; i++)
+    for (size_t i = 0; i < 5; i++) {
         assert_int_equal(each[i]->woken, 1);
+        reader_clear(each[i]);
+    }
     assert_int_equal(rig->broker->n_holds, 0);
 }
 
@@ -72,6 +82,36 @@ static void several_messages_at_once_wake_whatever_the_tag(void **state)
     assert_int_equal(r.woken, 0); /* not before it can be read */
     broker_dispatch_turn(rig->broker);
     assert_int_equal(r.woken, 1);
+    reader_clear(&r);
+}
+
+/* Whether an expression takes a message is for the reader to find out; it may then wait on, behind
+ * what it has seen and no longer than it said at first. */
+static void a_reader_that_finds_nothing_waits_on(void **state)
+{
+    struct rig *rig = *state;
+    struct reader r;
+    reader_init(rig, &r, 0, "a = 5");
+    assert_int_equal(broker_hold(rig->broker, &r.hold, 15000), OK);
+    clock_manual_advance(&rig->clock, 10000);
+    rig_send(rig, "T", "A", "x");
+    assert_int_equal(r.woken, 1);
+    assert_int_equal(broker_hold_again(rig->broker, &r.hold), ERR_STALE); /* still at 0 */
+    r.hold.offset = 1;
+    assert_int_equal(broker_hold_again(rig->broker, &r.hold), OK);
+    rig_send(rig, "T", "B", "x");
+    assert_int_equal(r.woken, 2);
+    r.hold.offset = 2;
+    assert_int_equal(broker_hold_again(rig->broker, &r.hold), OK);
+    clock_manual_advance(&rig->clock, 4999);
+    broker_hold_turn(rig->broker);
+    assert_int_equal(r.woken, 2);
+    clock_manual_advance(&rig->clock, 1);
+    broker_hold_turn(rig->broker);
+    assert_int_equal(r.woken, 3);
+    assert_int_equal(broker_hold_again(rig->broker, &r.hold), ERR_TIMEOUT);
+    assert_int_equal(rig->broker->n_holds, 0);
+    reader_clear(&r);
 }
 
 static void what_is_there_already_is_not_waited_for(void **state)
@@ -276,6 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         rig_test(a_message_wakes_its_readers_once),
         rig_test(several_messages_at_once_wake_whatever_the_tag),
+        rig_test(a_reader_that_finds_nothing_waits_on),
         rig_test(what_is_there_already_is_not_waited_for),
         rig_test(time_wakes_each_reader_at_its_own_deadline),
         rig_test(a_long_pause_between_turns_wakes_all_that_are_due),

@@ -4,16 +4,21 @@
 /* What the core says of a pull: all of the result but the messages. */
 struct allowed {
     struct queue *queue;
-    struct filter filter;
+    struct filter *filter; /* a count of it */
     int32_t topic_sys_flag, group_sys_flag;
 };
 
-static enum err pull_allow(struct broker *b, const struct pull *pull, struct allowed *out,
-                           struct fault *why);
+static enum err pull_allow(struct broker *b, const struct pull *pull, enum err filter_err,
+                           struct allowed *out, struct fault *why);
 
 static bool wants(void *user, int64_t tags_code)
 {
     return filter_wants(user, tags_code);
+}
+
+static bool wants_props(void *user, struct bytes props)
+{
+    return filter_wants_props(user, props);
 }
 
 /* The read itself happens without the key: what it touches never changes. */
@@ -21,11 +26,17 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
                      struct fault *why)
 {
     struct allowed a = {0};
+    enum err filter_err = OK; /* told in its turn; compiling is not for the core */
+    if (pull->has_expression)
+        filter_err =
+            filter_make(&b->filters, pull->expression, pull->expression_type, &a.filter, why);
     room_enter(&b->room);
-    enum err err = pull_allow(b, pull, &a, why);
+    enum err err = pull_allow(b, pull, filter_err, &a, why);
     room_leave(&b->room);
-    if (err)
+    if (err) {
+        filter_drop(a.filter);
         return err;
+    }
 
     out->queue = a.queue;
     out->filter = a.filter;
@@ -36,8 +47,9 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
         .offset = pull->offset,
         .max_count = count ? count : 1,
         .max_bytes = PULL_BYTES,
-        .wants = out->filter.all ? NULL : wants,
-        .user = &out->filter,
+        .wants = a.filter && !filter_by_props(a.filter) ? wants : NULL,
+        .user = a.filter,
+        .wants_props = filter_by_props(a.filter) ? wants_props : NULL,
     };
     store_read(b->store, out->queue, &request, &out->read);
     return OK;
@@ -47,7 +59,7 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
 
 /* Room: core. What the group said in its heartbeats decides. */
 static enum err filter_from_group(struct broker *b, const struct pull *pull,
-                                  const struct group *group, struct filter *out, struct fault *why)
+                                  const struct group *group, struct filter **out, struct fault *why)
 {
     room_held(&b->room);
     const struct crowd *crowd = consumers_find(b, pull->group);
@@ -67,11 +79,15 @@ static enum err filter_from_group(struct broker *b, const struct pull *pull,
         return fault_set(why, ERR_STALE,
                          "the consumer's subscription not latest: known is %lld, the pull has %lld",
                          (long long)sub->version, (long long)pull->sub_version);
-    if (sub->filter_err)
-        return fault_set(why, sub->filter_err,
-                         "the subscription of group[%.*s] to topic[%.*s] cannot be used: %s",
-                         BRIEF(pull->group), BRIEF(pull->topic), err_text(sub->filter_err));
-    *out = sub->filter;
+    const struct verdict *v = &sub->verdict;
+    if (v->err) /* Apache's words for it end with the question mark */
+        return fault_set(why, v->err == ERR_MALFORMED ? ERR_NOT_FOUND : v->err,
+                         "The broker's consumer filter data is not exist!Your expression may be "
+                         "wrong! The subscription of group[%.*s] to topic[%.*s] cannot be used: %s",
+                         BRIEF(pull->group), BRIEF(pull->topic),
+                         v->reason && v->reason[0] ? v->reason : err_text(v->err));
+    filter_hold(v->filter);
+    *out = v->filter;
     return OK;
 }
 
@@ -87,9 +103,10 @@ static enum err topic_check(const struct pull *pull, const struct topic *topic, 
     return OK;
 }
 
-/* Room: core. */
-static enum err pull_allow(struct broker *b, const struct pull *pull, struct allowed *out,
-                           struct fault *why)
+/* Room: core. `filter_err` is what became of the pull's own expression; its sentence is in `why`.
+ */
+static enum err pull_allow(struct broker *b, const struct pull *pull, enum err filter_err,
+                           struct allowed *out, struct fault *why)
 {
     room_held(&b->room);
     if (!(b->set.perm & PERM_READ))
@@ -108,9 +125,7 @@ static enum err pull_allow(struct broker *b, const struct pull *pull, struct all
     err = topic_check(pull, topic, why);
     if (err)
         return err;
-    err = pull->has_expression
-              ? filter_parse(pull->expression, pull->expression_type, &out->filter, why)
-              : filter_from_group(b, pull, group, &out->filter, why);
+    err = pull->has_expression ? filter_err : filter_from_group(b, pull, group, &out->filter, why);
     if (err)
         return err;
     out->queue = topic_queue(b, topic, pull->queue_id);

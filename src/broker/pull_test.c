@@ -8,6 +8,8 @@ static enum err pull_into(struct rig *rig, const struct pull *pull, struct pulle
     enum err err = broker_pull(rig->broker, pull, got, &why);
     if (err && word && !strstr(why.text, word))
         fail_msg("'%s' does not say '%s'", why.text, word);
+    if (!err)
+        filter_drop(take(&got->filter));
     return err;
 }
 
@@ -124,13 +126,84 @@ static void tags_choose_the_messages(void **state)
     assert_int_equal(pull_into(rig, &pull, &got, NULL), OK);
     assert_int_equal(got.read.count, 3);
     assert_int_equal(got.read.next, 4);
-    assert_int_equal(got.filter.n, 2);
     rig_drop(&got.read);
 
     pull.expression = BYTES("D");
     assert_int_equal(pull_into(rig, &pull, &got, NULL), OK);
     assert_int_equal(got.read.status, READ_NONE_MATCHED);
     assert_int_equal(got.read.next, 4);
+}
+
+static void send_with(struct rig *rig, const char *props)
+{
+    struct produce r = rig_message("T", props);
+    r.props = bytes_str(props);
+    assert_int_equal(rig_produce(rig, &r), OK);
+    broker_dispatch_turn(rig->broker);
+}
+
+/* By the request's expression and by the group's. */
+static void sql92_chooses_the_messages(void **state)
+{
+    struct rig *rig = *state;
+    static const char *const props[] = {"a\0015\2", "a\0017\2", "b\0017\2", "a\1x\2",
+                                        "a\0018\2b\1y\2"};
+    for (int i = 0; i < 5; i++)
+        send_with(rig, props[i]);
+    struct session session;
+    session_init(&session);
+    struct client client = {.session = &session.counted, .id = BYTES("c1")};
+    struct subscription sub = {BYTES("T"), BYTES("a > 5"), BYTES("SQL92"), 5};
+    struct membership m = {.group = BYTES("g"), .subs = &sub, .n_subs = 1};
+    assert_int_equal(broker_consumer_seen(rig->broker, &client, &m, NULL), OK);
+
+    struct pull pull = rig_pull("g", "T", 0);
+    pull.expression = BYTES("a > 5");
+    pull.expression_type = BYTES("SQL92");
+    for (int i = 0; i < 2; i++) {
+        struct pulled got;
+        pull.has_expression = i == 0;
+        assert_int_equal(pull_into(rig, &pull, &got, NULL), OK);
+        assert_int_equal(got.read.count, 2);
+        assert_int_equal(got.read.next, 5);
+        struct record records[2];
+        assert_int_equal(rig_records(&got.read, records, 2), 2);
+        assert_int_equal(records[0].queue_offset, 1);
+        assert_int_equal(records[1].queue_offset, 4);
+        rig_drop(&got.read);
+    }
+    pull.has_expression = true;
+    pull.expression = BYTES("c IS NOT NULL");
+    struct pulled got;
+    assert_int_equal(pull_into(rig, &pull, &got, NULL), OK);
+    assert_int_equal(got.read.status, READ_NONE_MATCHED);
+    assert_int_equal(got.read.next, 5);
+    broker_session_gone(rig->broker, &session.counted);
+    assert_int_equal(rig->broker->filters.size, 0);
+}
+
+/* Where it is switched off, nobody is let in: neither by request nor by heartbeat. */
+static void sql92_can_be_switched_off(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.sql92 = false;
+    rig_again(rig);
+    send_with(rig, "a\0017\2");
+    struct session session;
+    session_init(&session);
+    struct client client = {.session = &session.counted, .id = BYTES("c1")};
+    struct subscription sub = {BYTES("T"), BYTES("a > 5"), BYTES("SQL92"), 5};
+    struct membership m = {.group = BYTES("g"), .subs = &sub, .n_subs = 1};
+    assert_int_equal(broker_consumer_seen(rig->broker, &client, &m, NULL), OK);
+    struct pull pull = rig_pull("g", "T", 0);
+    pull.expression = BYTES("a > 5");
+    pull.expression_type = BYTES("SQL92");
+    for (int i = 0; i < 2; i++) {
+        struct pulled got;
+        pull.has_expression = i == 0;
+        assert_int_equal(pull_into(rig, &pull, &got, "does not support"), ERR_UNSUPPORTED);
+    }
+    broker_session_gone(rig->broker, &session.counted);
 }
 
 /* Each refusal, in the order of the checks: what is wrong with the first hides the later ones. */
@@ -162,9 +235,12 @@ static void a_pull_is_checked_step_by_step(void **state)
     pull.queue_id = 1;
     assert_int_equal(pull_into(rig, &pull, &got, "tag"), ERR_MALFORMED);
     pull.expression_type = BYTES("SQL92");
-    assert_int_equal(pull_into(rig, &pull, &got, "SQL92"), ERR_UNSUPPORTED);
+    assert_int_equal(pull_into(rig, &pull, &got, "line 1, column 1"), ERR_MALFORMED);
+    pull.expression_type = BYTES("XPATH");
+    assert_int_equal(pull_into(rig, &pull, &got, "XPATH"), ERR_MALFORMED);
 
     rig->options.perm = PERM_WRITE;
+    rig->options.sql92 = false;
     rig_again(rig);
     pull = rig_pull("off", "nothing", 0);
     assert_int_equal(pull_into(rig, &pull, &got, "brokerPermission"), ERR_DENIED);
@@ -186,7 +262,7 @@ static void the_group_s_own_subscription_counts_otherwise(void **state)
     session_init(&session);
     struct client client = {.session = &session.counted, .id = BYTES("c1")};
     struct subscription subs[] = {{BYTES("T"), BYTES("B"), BYTES("TAG"), 5},
-                                  {BYTES("S"), BYTES("a=1"), BYTES("SQL92"), 5}};
+                                  {BYTES("S"), BYTES("a=1 OR"), BYTES("SQL92"), 5}};
     struct membership m = {.group = BYTES("g"), .subs = subs, .n_subs = 2};
     assert_int_equal(broker_consumer_seen(rig->broker, &client, &m, NULL), OK);
     assert_int_equal(pull_into(rig, &pull, &got, NULL), OK);
@@ -204,7 +280,10 @@ static void the_group_s_own_subscription_counts_otherwise(void **state)
     pull.has_expression = false;
     assert_int_equal(pull_into(rig, &pull, &got, "not subscribed"), ERR_NOT_SUBSCRIBED);
     pull.topic = BYTES("S"); /* what cannot be filtered is not delivered unfiltered */
-    assert_int_equal(pull_into(rig, &pull, &got, "cannot be used"), ERR_UNSUPPORTED);
+    assert_int_equal(pull_into(rig, &pull, &got,
+                               "cannot be used: Invalid MessageSelector: line 1, "
+                               "column 7"),
+                     ERR_NOT_FOUND);
 
     struct group_settings set = group_settings_default(BYTES("g"));
     set.broadcast_enable = false;
@@ -258,6 +337,8 @@ int main(void)
         rig_test(an_answer_has_at_most_32_messages_and_256_kib),
         rig_test(offsets_outside_the_queue_are_corrected),
         rig_test(tags_choose_the_messages),
+        rig_test(sql92_chooses_the_messages),
+        rig_test(sql92_can_be_switched_off),
         rig_test(a_pull_is_checked_step_by_step),
         rig_test(the_group_s_own_subscription_counts_otherwise),
         rig_test(a_pull_commits_forwards_only),

@@ -158,6 +158,7 @@ static inline int rig_open(void **state)
         .auto_groups = true,
         .trace_on = true,
         .long_polling = true,
+        .sql92 = true,
         .max_message_size = 4 << 20,
         .short_polling_ms = 1000,
         .client_expire_ms = 120000,
@@ -188,6 +189,8 @@ static inline int rig_close(void **state)
 }
 
 #define rig_test(name) cmocka_unit_test_setup_teardown(name, rig_open, rig_close)
+/* As test_of_row. */
+#define rig_row(row, name) ((struct CMUnitTest){row " " #name, name, rig_open, rig_close, NULL})
 
 /* ---- short ways to say common things ---- */
 

@@ -155,6 +155,7 @@ static enum err open_broker(struct house *h, struct fault *why)
         .auto_groups = s->auto_groups,
         .trace_on = s->trace_on,
         .long_polling = s->long_polling,
+        .sql92 = s->sql92,
         .max_message_size = (uint32_t)s->max_message_size,
         .short_polling_ms = (uint64_t)s->short_polling_ms,
         .client_expire_ms = (uint64_t)s->client_expire_ms,

@@ -223,6 +223,8 @@ static const struct conf_option options[] = {
          "let a pull wait for a message as long as its client allows"),
     INT("shortPollingTimeMills", short_polling_ms, "1000", 1, 60000,
         "how long a pull waits when longPollingEnable is false"),
+    BOOL("enablePropertyFilter", sql92, "true",
+         "let consumers choose messages by SQL92 expressions over their properties"),
     INT("maxWaitingPulls", max_holds, "100000", 1, 10000000,
         "pulls that may wait at once; more are told at once that there is nothing"),
     TEXT("messageDelayLevel", delay_levels,

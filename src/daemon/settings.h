@@ -28,7 +28,7 @@ struct settings {
         client_expire_ms;
     /* messages */
     int64_t max_message_size, max_holds, short_polling_ms;
-    bool long_polling, fast_failure;
+    bool long_polling, fast_failure, sql92;
     int64_t max_sends_waiting, max_send_wait_ms;
     char delay_levels[CONF_TEXT_MAX];
     /* store */

@@ -44,6 +44,17 @@ struct heartbeat {
 
 must_check enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat *out);
 
+/* ---- CHECK_CLIENT_CONFIG ---- */
+
+struct client_check {
+    struct bytes client_id, group;
+    bool has_sub;
+    struct heart_subscription sub;
+};
+
+must_check enum err client_check_read(struct bytes body, struct arena *arena,
+                                      struct client_check *out);
+
 /* ---- REGISTER_BROKER ---- */
 
 struct registration {

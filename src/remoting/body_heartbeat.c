@@ -1,4 +1,5 @@
-/* body_heartbeat.c - HEART_BEAT: who a client is, what it produces and what it consumes. */
+/* body_heartbeat.c - HEART_BEAT: who a client is, what it produces and what it consumes; and
+ * CHECK_CLIENT_CONFIG: one subscription that is asked about beforehand. */
 #include "base/json.h"
 #include "remoting/bodies.h"
 #include "remoting/bodies_int.h"
@@ -104,4 +105,23 @@ enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat
     }
     *out = h;
     return OK;
+}
+
+enum err client_check_read(struct bytes body, struct arena *arena, struct client_check *out)
+{
+    const struct json *doc;
+    enum err err = object_parse(body, arena, &doc);
+    if (err)
+        return err;
+    struct client_check c = {
+        .client_id = json_text(json_member(doc, "clientId"), BYTES("")),
+        .group = json_text(json_member(doc, "group"), BYTES("")),
+    };
+    const struct json *sub = json_member(doc, "subscriptionData");
+    c.has_sub = sub && sub->type != JSON_NULL;
+    if (c.has_sub)
+        err = subscription_read(sub, arena, &c.sub);
+    if (!err)
+        *out = c;
+    return err;
 }

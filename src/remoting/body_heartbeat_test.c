@@ -84,6 +84,31 @@ static void reads_what_other_clients_leave_out(void **state)
     assert_int_equal(h.n_producers + h.n_consumers, 0);
 }
 
+/* CHECK_CLIENT_CONFIG, as the Java consumer writes it. */
+static void reads_a_question_about_a_subscription(void **state)
+{
+    struct desk *d = *state;
+    struct client_check c;
+    struct bytes body = BYTES("{\"clientId\":\"c@1\",\"group\":\"g\",\"namespace\":null,"
+                              "\"subscriptionData\":{\"classFilterMode\":false,\"codeSet\":[],"
+                              "\"expressionType\":\"SQL92\",\"subString\":\"a > 5\","
+                              "\"subVersion\":7,\"tagsSet\":[],\"topic\":\"T\"}}");
+    assert_int_equal(client_check_read(body, &d->arena, &c), OK);
+    assert_bytes_equal(c.client_id, BYTES("c@1"));
+    assert_bytes_equal(c.group, BYTES("g"));
+    assert_true(c.has_sub);
+    assert_bytes_equal(c.sub.topic, BYTES("T"));
+    assert_bytes_equal(c.sub.expression, BYTES("a > 5"));
+    assert_bytes_equal(c.sub.expression_type, BYTES("SQL92"));
+
+    assert_int_equal(client_check_read(BYTES("{\"subscriptionData\":null}"), &d->arena, &c), OK);
+    assert_false(c.has_sub);
+    static const char *const bad[] = {"", "[]", "{\"subscriptionData\":[]}",
+                                      "{\"subscriptionData\":{}}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(client_check_read(bytes_str(bad[i]), &d->arena, &c), ERR_MALFORMED);
+}
+
 #define CLIENT    "{\"clientID\":\"c\",\"consumerDataSet\":"
 #define CONSUMER  CLIENT "[{\"groupName\":\"g\","
 #define SUB(text) CONSUMER "\"subscriptionDataSet\":[" text "]}]}"
@@ -129,6 +154,7 @@ int main(void)
         CASE(reads_a_push_consumer),
         CASE(reads_a_producer),
         CASE(reads_what_other_clients_leave_out),
+        CASE(reads_a_question_about_a_subscription),
         CASE(refuses_what_makes_no_sense),
         CASE(keeps_the_laws),
     };

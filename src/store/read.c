@@ -7,6 +7,8 @@
 #include "store/store_int.h"
 
 #define SCAN_LEAST 800 /* units in one read, as Apache has it: 16000 bytes of the queue */
+#define LOOK_BYTES                                                                                 \
+    (1u << 20) /* of properties in one read; one message more than that is looked at */
 
 /* One read on its way. */
 struct reading {
@@ -17,6 +19,7 @@ struct reading {
     struct segment *units; /* the queue file in use */
     struct segment *log;   /* the log file in use */
     const uint8_t *log_map;
+    uint64_t looked; /* bytes of properties that the filter was shown */
 };
 
 /* What became of one unit. */
@@ -160,6 +163,20 @@ static bool slice_add(struct reading *rd, const struct unit *unit)
     return true;
 }
 
+/* Asks the filter about a record that is there. One that cannot be read is nobody's. */
+static enum unit_fate look_at_props(struct reading *rd, const struct unit *unit)
+{
+    const struct read_request *request = rd->request;
+    struct record record;
+    if (rd->looked >= LOOK_BYTES)
+        return UNIT_LATER;
+    const uint8_t *at = rd->log_map + (unit->position - rd->log->base);
+    if (record_decode(bytes_of(at, unit->size), &record))
+        return UNIT_GONE;
+    rd->looked += record.props.len;
+    return request->wants_props(request->user, record.props) ? UNIT_TAKEN : UNIT_PASSED;
+}
+
 static enum unit_fate take_unit(struct reading *rd, const struct unit *unit)
 {
     struct read_result *out = rd->out;
@@ -182,6 +199,11 @@ static enum unit_fate take_unit(struct reading *rd, const struct unit *unit)
         return UNIT_STUCK;
     if (!record_is_there(rd, unit))
         return UNIT_GONE;
+    if (request->wants_props) {
+        enum unit_fate fate = look_at_props(rd, unit);
+        if (fate != UNIT_TAKEN)
+            return fate;
+    }
     if (!slice_add(rd, unit))
         return UNIT_LATER;
     out->count++;

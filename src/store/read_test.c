@@ -114,6 +114,100 @@ static bool wants_code(void *user, int64_t tags_code_of_unit)
     return tags_code_of_unit == wanted;
 }
 
+/* What a filter of properties was shown. */
+struct shown {
+    const char *wanted; /* as text of the whole properties */
+    int count;
+};
+
+static bool wants_text(void *user, struct bytes props)
+{
+    struct shown *shown = user;
+    shown->count++;
+    return bytes_equal(props, bytes_str(shown->wanted));
+}
+
+/* Asked only about what the tag let through, and no further than the answer goes. */
+static void filters_by_properties_in_the_log(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    static const char *const tags[] = {"a", "b", "a", "c", "b", "a"};
+    for (int i = 0; i < 6; i++)
+        (void)send_one(&h, tags[i], 10);
+    house_dispatch(&h);
+
+    struct shown shown = {.wanted = "TAGS\1a\2"};
+    struct read_request request = {0, 32, 1u << 20, NULL, &shown, wants_text};
+    read_q(&h, request);
+    check(READ_FOUND, 6, 0, 6, 3);
+    assert_int_equal(shown.count, 6);
+    assert_int_equal(got.n_slices, 3); /* what stands between them is not sent */
+
+    shown.count = 0;
+    request.max_count = 2;
+    read_q(&h, request);
+    check(READ_FOUND, 3, 0, 6, 2);
+    assert_int_equal(shown.count, 3);
+
+    shown.wanted = "nothing";
+    read_q(&h, request);
+    check(READ_NONE_MATCHED, 6, 0, 6, 0);
+    house_clear(&h);
+}
+
+/* The filter sees so many units, and so many bytes of properties, in one read. */
+static void bounds_what_a_filter_is_shown(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    for (int i = 0; i < 1000; i++)
+        (void)send_one(&h, "a", 10);
+    house_dispatch(&h);
+    struct shown shown = {.wanted = "nothing"};
+    struct read_request request = {0, 32, 1u << 20, NULL, &shown, wants_text};
+    read_q(&h, request);
+    check(READ_NONE_MATCHED, 800, 0, 1000, 0);
+    assert_int_equal(shown.count, 800);
+    request.offset = 800;
+    read_q(&h, request);
+    check(READ_NONE_MATCHED, 1000, 0, 1000, 0);
+
+    enum { SIZE = 30000 };
+    static uint8_t props[SIZE];
+    memset(props, 'x', sizeof props);
+    struct draft d = {
+        .queue = store_queue(h.store, BYTES("Q"), 0),
+        .topic = BYTES("Q"),
+        .body = BYTES("b"),
+        .props = bytes_of(props, sizeof props),
+        .born_host = {.ip_len = 4},
+        .store_host = {.ip_len = 4},
+    };
+    d.body_crc = crc32_positive(d.body);
+    for (int i = 0; i < 60; i++) {
+        struct stored out;
+        uint64_t end;
+        assert_int_equal(store_append(h.store, &d, 1, &out, &end), OK);
+        assert_int_equal(out.err, OK);
+    }
+    house_dispatch(&h);
+    int once = (1 << 20) / SIZE + 1;
+    shown.count = 0;
+    request.offset = 1000;
+    read_q(&h, request);
+    check(READ_NONE_MATCHED, 1000 + once, 0, 1060, 0);
+    assert_int_equal(shown.count, once);
+    request.offset = 1000 + once;
+    read_q(&h, request);
+    check(READ_NONE_MATCHED, 1060, 0, 1060, 0);
+    house_clear(&h);
+}
+
 /* The filter sees the unit's tag hash only. An answer stops after a bounded number of units,
  * wherever it is, and says where to go on. */
 static void filters_by_tag_in_the_queue(void **state)
@@ -290,6 +384,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tells_where_a_wrong_offset_should_go_on),
         cmocka_unit_test(bounds_an_answer_by_count_and_bytes),
+        cmocka_unit_test(filters_by_properties_in_the_log),
+        cmocka_unit_test(bounds_what_a_filter_is_shown),
         cmocka_unit_test(filters_by_tag_in_the_queue),
         cmocka_unit_test(a_slice_keeps_its_file),
         cmocka_unit_test(reads_by_position_only_what_is_a_record),

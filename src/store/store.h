@@ -163,6 +163,9 @@ struct read_request {
     /* May be NULL: takes all. Sees the queue's unit only, never the log. */
     bool (*wants)(void *user, int64_t tags_code);
     void *user;
+    /* May be NULL. Asked about what `wants` took, for which the log is looked at. A read shows it
+     * no more than a bounded number of bytes, and then says where to go on. */
+    bool (*wants_props)(void *user, struct bytes props);
 };
 
 struct read_result {

@@ -21,6 +21,15 @@ static void heartbeat(struct bytes body, struct arena *arena)
     }
 }
 
+static void client_check(struct bytes body, struct arena *arena)
+{
+    struct client_check c;
+    enum err err = client_check_read(body, arena, &c);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    if (!err && c.has_sub)
+        invariant(c.sub.topic.len > 0);
+}
+
 static void registration(struct bytes body, bool compressed, int32_t version, struct arena *arena)
 {
     struct registration r, again;
@@ -85,6 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     switch (data[0] % 8) {
     case 0:
         heartbeat(body, &arena);
+        client_check(body, &arena);
         break;
     case 1:
         registration(body, false, 513, &arena);

@@ -62,6 +62,28 @@ void client_heartbeat(struct door *door, struct request *rq)
     reply_end(&r, 0);
 }
 
+/* What the Java consumer asks at its start, of every expression that is not of tags: a mistake is
+ * better known there than by messages that do not come. */
+void client_check(struct door *door, struct request *rq)
+{
+    struct client_check check;
+    enum err err = client_check_read(rq->body, rq->arena, &check);
+    if (err) {
+        answer(rq, RES_SYSTEM_ERROR, "the body of the question cannot be read");
+        return;
+    }
+    struct fault why = {0};
+    if (check.has_sub && !bytes_equal(check.sub.expression_type, BYTES("TAG")))
+        err = broker_filter_check(door->broker, check.sub.expression, check.sub.expression_type,
+                                  &why);
+    if (err == ERR_MALFORMED)
+        answer(rq, RES_SUBSCRIPTION_PARSE_FAILED, fault_remark(err, &why));
+    else if (err)
+        answer_fault(rq, err, &why);
+    else
+        answer(rq, RES_SUCCESS, NULL);
+}
+
 void client_unregister(struct door *door, struct request *rq)
 {
     struct client_fields f = {0};

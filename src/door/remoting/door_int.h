@@ -138,7 +138,7 @@ handler send_back;
 handler pull_message;
 handler query_by_key, query_by_id;
 handler clock_advance;
-handler client_heartbeat, client_unregister, client_list;
+handler client_heartbeat, client_check, client_unregister, client_list;
 handler offset_query, offset_update, offset_max, offset_min, offset_search, offset_earliest;
 handler route_register, route_unregister, route_by_topic, route_clusters, route_wipe_write,
     route_add_write, route_topics_all, route_topic_delete, route_topic_add, route_topics_of_cluster,

@@ -2,8 +2,9 @@
  *
  * A parked pull is a copy of the request with the broker's hold in it. It is owned by this door
  * until its `wake` has been called; then it travels to its home loop as a post, is read once more,
- * answered and freed. A session that closes takes back those that still wait; one whose wake is
- * already under way finds the connection gone when it arrives. */
+ * answered and freed. If nothing of what arrived passes its filter, nobody is answered: it waits on
+ * behind what it has seen, until its time is up. A session that closes takes back those that still
+ * wait; one whose wake is already under way finds the connection gone when it arrives. */
 #include "door/remoting/door_int.h"
 
 #include <stdlib.h>
@@ -50,7 +51,9 @@ static int32_t code_of(const struct pull *pull, const struct pulled *got)
 
 static void answer_refused(const struct return_address *to, enum err err, const struct fault *why)
 {
-    int32_t code = err == ERR_MALFORMED ? RES_SUBSCRIPTION_PARSE_FAILED : response_code_of(err);
+    int32_t code = err == ERR_MALFORMED   ? RES_SUBSCRIPTION_PARSE_FAILED
+                   : err == ERR_NOT_FOUND ? RES_FILTER_DATA_NOT_EXIST
+                                          : response_code_of(err);
     struct reply r;
     if (reply_begin(&r, to, code, bytes_str(fault_remark(err, why)), 0))
         reply_end(&r, 0);
@@ -104,18 +107,32 @@ static void pull_now(struct door *door, const struct return_address *to, const s
     struct pulled got;
     struct fault why = {0};
     enum err err = broker_pull(door->broker, pull, &got, &why);
-    if (err)
+    if (err) {
         answer_refused(to, err, &why);
-    else
-        answer_pulled(to, pull, &got);
+        return;
+    }
+    answer_pulled(to, pull, &got);
+    filter_drop(got.filter);
 }
 
 static void parked_free(struct parked *p)
 {
     list_remove(&p->by_session);
+    filter_drop(p->hold.filter);
     atomic_fetch_sub(&p->to.session->door->parked_long, p->long_texts);
     counted_drop(&p->to.session->counted);
     free(p);
+}
+
+/* True: none of what came was for this reader, and it waits on behind it. */
+static bool parked_again(struct parked *p, struct pulled *got)
+{
+    if (got->read.status != READ_NONE_MATCHED)
+        return false;
+    filter_drop(p->hold.filter);
+    p->hold.filter = take(&got->filter); /* its group may have another one by now */
+    p->hold.offset = p->pull.offset = got->read.next;
+    return broker_hold_again(p->to.session->door->broker, &p->hold) == OK;
 }
 
 static void parked_woken(struct post *post)
@@ -123,8 +140,18 @@ static void parked_woken(struct post *post)
     struct parked *p = list_entry(post, struct parked, post);
     struct session *session = p->to.session;
     if (session->conn) {
+        struct pulled got;
+        struct fault why = {0};
         p->pull.commit = false; /* that was done the first time */
-        pull_now(session->door, &p->to, &p->pull);
+        enum err err = broker_pull(session->door->broker, &p->pull, &got, &why);
+        if (!err && parked_again(p, &got))
+            return;
+        if (err) {
+            answer_refused(&p->to, err, &why);
+        } else {
+            answer_pulled(&p->to, &p->pull, &got);
+            filter_drop(got.filter);
+        }
     }
     parked_free(p);
 }
@@ -145,7 +172,7 @@ static bool texts_take(struct door *door, size_t n)
 
 /* NULL: no memory, or no room for its texts. */
 static struct parked *parked_make(const struct request *rq, const struct pull *pull,
-                                  const struct pulled *got)
+                                  struct pulled *got)
 {
     struct door *door = rq->session->door;
     size_t texts =
@@ -159,8 +186,10 @@ static struct parked *parked_make(const struct request *rq, const struct pull *p
         return NULL;
     }
     p->long_texts = long_texts;
-    p->hold = (struct hold){
-        .queue = got->queue, .offset = pull->offset, .filter = got->filter, .wake = parked_wake};
+    p->hold = (struct hold){.queue = got->queue,
+                            .offset = pull->offset,
+                            .filter = take(&got->filter),
+                            .wake = parked_wake};
     p->post.run = parked_woken;
     p->to = return_address_of(rq);
     p->pull = *pull;
@@ -226,6 +255,7 @@ void pull_message(struct door *door, struct request *rq)
         park(door, rq, &pull, &got, wait_ms);
     else
         answer_pulled(&to, &pull, &got);
+    filter_drop(got.filter);
 }
 
 void parked_session_closed(struct session *session)
