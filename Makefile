@@ -30,7 +30,8 @@ test: build-test/build.ninja ## build with sanitizers and run every test; TESTS=
 	@$(NINJA) -C build-test
 	@tools/test.sh build-test $(if $(SUITE),--suite $(SUITE)) $(TESTS)
 
-interop: ## only the tests with official clients (Java with Maven, Go, Node; skipped where missing)
+interop: export ENDPOINT := $(ENDPOINT)
+interop: ## only the tests with official clients; ENDPOINT=host:port or ENDPOINT=apache runs them on other servers
 	@$(MAKE) --no-print-directory test SUITE=interop
 
 bench: build ## measure; every number is a ratio against a baseline of the same run

@@ -1,7 +1,8 @@
 """Apache RocketMQ beside us: its name server, its broker, its Java programs.
 
-Everything comes from Maven Central through the pom in tests/interop, which names the one release we test against. The
-classpath and our compiled Java programs are kept in a cache folder outside the source tree (ONCEMQ_INTEROP_CACHE, or
+Everything comes from Maven Central through the pom in tests/interop, which names the one release we test against. For
+an older release only the clients are fetched, and only the programs in oncemq.clients are compiled. The classpath and
+our compiled Java programs are kept in a cache folder outside the source tree (ONCEMQ_INTEROP_CACHE, or
 ~/.cache/oncemq-interop), under a name made from the pom and the sources, so that only the first run needs Maven.
 
 `missing()` says in words what keeps these tests from running here, or gives None.
@@ -34,33 +35,33 @@ class Unavailable(Exception):
     """What Apache RocketMQ needs is not on this machine; the text says what."""
 
 
-def missing():
+def missing(version=None):
     """The reason why Java tests cannot run here, or None."""
     try:
-        classpath()
+        classpath(version)
     except Unavailable as reason:
         return str(reason)
     return None
 
 
 @functools.cache
-def classpath():
-    """Our Java programs and all jars, ready for `java -cp`."""
+def classpath(version=None):
+    """Our Java programs and all jars, ready for `java -cp`; with a version, the clients of that release only."""
     for tool in ("java", "mvn"):
         if not shutil.which(tool):
             raise Unavailable("%s is not on PATH" % tool)
-    folder = _cache_folder()
+    folder = _cache_folder(version)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         listing = folder / "classpath.txt"
         if not _complete(listing):
-            _resolve(folder, listing)
+            _resolve(folder, listing, version)
         return "%s:%s" % (folder / "classes", listing.read_text().strip())
 
 
-def _cache_folder():
-    digest = hashlib.sha256()
+def _cache_folder(version):
+    digest = hashlib.sha256((version or "").encode())
     for source in [PROJECT / "pom.xml", *sorted(each for each in PROJECT.glob("src/**/*") if each.is_file())]:
         digest.update(source.read_bytes())
     root = os.environ.get("ONCEMQ_INTEROP_CACHE") or os.path.expanduser("~/.cache/oncemq-interop")
@@ -71,11 +72,13 @@ def _complete(listing):
     return listing.exists() and all(os.path.exists(jar) for jar in listing.read_text().strip().split(":"))
 
 
-def _resolve(folder, listing):
+def _resolve(folder, listing, version):
     """Let Maven fetch the jars, compile our programs and write the classpath; the listing appears last and whole."""
     fresh = folder / "classpath.new"
     command = ["mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml"), "-Doncemq.build=%s" % folder,
                "-Dmdep.outputFile=%s" % fresh, "compile", "dependency:build-classpath"]
+    if version:
+        command += ["-Drocketmq.version=" + version, "-Doncemq.sources=oncemq/clients/*.java", "-P", "!servers"]
     try:
         result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 timeout=MAVEN_TIMEOUT, check=False)
@@ -90,12 +93,12 @@ def _resolve(folder, listing):
     fresh.rename(listing)
 
 
-def java(name, main, *args, home, properties=(), jvm=("-Xms64m", "-Xmx256m", *QUICK), env=None, stdin=None):
-    """Start a Java program. Its home folder, and so its log files, is `home`."""
+def java(name, main, *args, home, properties=(), jvm=("-Xms64m", "-Xmx256m", *QUICK), env=None, stdin=None, version=None):
+    """Start a Java program, with the clients of that version. Its home folder, and so its log files, is `home`."""
     options = [*jvm, "-Duser.home=%s" % home, "-Drocketmq.client.logRoot=%s/logs" % home,
                "-Djava.net.preferIPv4Stack=true", "-Djava.io.tmpdir=%s" % home]
     options += ["-D%s" % item for item in properties]
-    command = ["java", *options, "-cp", classpath(), main, *[str(arg) for arg in args]]
+    command = ["java", *options, "-cp", classpath(version), main, *[str(arg) for arg in args]]
     log = os.path.join(home, "%s.log" % name)
     return process.Child(name, command, log, env=dict(os.environ, ROCKETMQ_HOME=home, **(env or {})), stdin=stdin)
 
@@ -186,10 +189,11 @@ class Broker(Server):
     @staticmethod
     def _ports():
         """A port with free neighbours: two below is the fast port, one above is replication."""
-        while True:
-            low, *_, high = ports = process.free_ports(4)
+        ports = process.free_ports(200)
+        for low, high in zip(ports, ports[3:]):
             if high == low + 3:
-                return ports[2]
+                return low + 2
+        raise process.Failed("no four free ports in a row")
 
     def probe(self, client):
         return client.request(remoting.GET_MAX_OFFSET, {"topic": "SELF_TEST_TOPIC", "queueId": 0}).code == 0
