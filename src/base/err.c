@@ -46,6 +46,9 @@ static enum err err_from_os(int os)
         return ERR_EXISTS;
     case ENOMEM:
         return ERR_NO_MEMORY;
+    case EMFILE:
+    case ENFILE:
+        return ERR_BUSY;
     default:
         return ERR_IO;
     }

@@ -64,7 +64,8 @@ const char *err_text(enum err err);
 enum err fault_set(struct fault *why, enum err err, const char *format, ...) printf_like(3, 4);
 
 /* The same with errno's text appended: ERR_DISK_FULL for ENOSPC and EDQUOT, ERR_NOT_FOUND for
- * ENOENT, ERR_EXISTS for EEXIST, ERR_NO_MEMORY for ENOMEM, else ERR_IO. */
+ * ENOENT, ERR_EXISTS for EEXIST, ERR_NO_MEMORY for ENOMEM, ERR_BUSY for EMFILE and ENFILE (no file
+ * handle is free just now), else ERR_IO. */
 enum err fault_os(struct fault *why, const char *format, ...) printf_like(2, 3);
 
 /* Puts a context in front of a sentence that is already there: "loading topics.json: ...". */

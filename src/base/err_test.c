@@ -23,6 +23,8 @@ static void a_fault_carries_the_sentence(void **state)
     assert_int_equal(fault_os(&why, "writing"), ERR_DISK_FULL);
     assert_int_equal(why.os, ENOSPC);
     assert_string_equal(why.text, "writing: No space left on device");
+    errno = EMFILE;
+    assert_int_equal(fault_os(&why, "opening"), ERR_BUSY);
     errno = EACCES;
     assert_int_equal(fault_os(NULL, "nobody asks"), ERR_IO);
     assert_int_equal(fault_set(NULL, ERR_STALE, "nobody asks"), ERR_STALE);

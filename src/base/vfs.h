@@ -7,6 +7,9 @@
  * folder the vfs was opened on; "" is that folder itself. A name that was made, renamed or removed
  * is sure to survive a loss of power only after sync_dir() of its folder.
  *
+ * ERR_BUSY from any call: there was no free handle to open something with. Nothing was done, a sync
+ * was not even begun, so it may be tried again. That is not so for any other failure of a sync.
+ *
  * Each implementation has its own `struct vfs_file`; it goes back only to the vfs it came from.
  *
  * Threads: any, also on one file; the caller keeps close() and unmap() apart from the rest.

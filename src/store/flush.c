@@ -2,7 +2,8 @@
  *
  * Group commit needs no arrangement: while one fdatasync runs, appends pile up behind it, and the
  * next one covers them all. A failed fdatasync is believed for good: the kernel may have thrown the
- * pages away and would report success the next time. From then on nothing is accepted.
+ * pages away and would report success the next time. From then on nothing is accepted. Only what
+ * was not even begun, because no file handle was free (ERR_BUSY), is tried again.
  */
 #include "store/store_int.h"
 
@@ -12,10 +13,18 @@
 #define SYNC_ALONE_MAX     64    /* more queues than that are synced together */
 #define QUEUE_THOROUGH_MS  60000 /* of all queues, and then the checkpoint */
 #define SYNC_FLUSH_LOOK_MS 500   /* an append wakes the flusher before */
+#define FLUSH_AGAIN_MS     20    /* after a flush that could not begin */
 
 uint64_t ms_between(uint64_t earlier_ns, uint64_t later_ns)
 {
     return later_ns > earlier_ns ? (later_ns - earlier_ns) / 1000000 : 0;
+}
+
+/* What became of a sync is the store's fate, unless it did not begin. */
+static void sync_judge(struct store *store, enum err err, const struct fault *why)
+{
+    if (err && err != ERR_BUSY)
+        store_fail(store, err, why);
 }
 
 /* Flusher only. */
@@ -69,19 +78,22 @@ int store_flush_turn(struct store *store)
     room_leave(&store->tail.room);
 
     uint64_t now_ns = clock_ns(o->clock);
+    enum err err = OK;
     if (!store_failed(store) && flush_due(store, upto, now_ns)) {
         struct fault why = {0};
-        enum err err = log_flush(store, upto, upto_ms, &why);
-        if (err)
-            store_fail(store, err, &why);
-        f->thorough_ns = now_ns;
+        err = log_flush(store, upto, upto_ms, &why);
+        sync_judge(store, err, &why);
+        if (err != ERR_BUSY)
+            f->thorough_ns = now_ns;
     }
-    if (ms_between(f->last_ns, now_ns) >= o->flush_interval_ms)
+    if (err != ERR_BUSY && ms_between(f->last_ns, now_ns) >= o->flush_interval_ms)
         f->last_ns = now_ns;
     waits_complete(store);
 
     uint64_t passed_ms = ms_between(f->last_ns, now_ns);
     atomic_flag_clear_explicit(&f->busy, memory_order_release);
+    if (err == ERR_BUSY)
+        return FLUSH_AGAIN_MS;
     if (o->sync_flush)
         return SYNC_FLUSH_LOOK_MS; /* store_flush_wait does not sleep when something is asked for */
     return passed_ms < o->flush_interval_ms ? (int)(o->flush_interval_ms - passed_ms) : 0;
@@ -225,6 +237,10 @@ enum err queues_sync(struct store *store, int64_t least, struct fault *why)
         room_leave(&derived->room);
         err = queue_sync(store, queue, from, to, cut, why);
         room_enter(&derived->room);
+        if (err) {
+            queue->cut = queue->cut || cut;
+            queue_mark_dirty(store, queue);
+        }
     }
     room_leave(&derived->room);
     return err;
@@ -238,9 +254,8 @@ enum err queues_keep(struct store *store, int64_t least, int64_t *queues_ms)
     *queues_ms = store->derived.dispatched_ms;
     room_leave(&store->derived.room);
     enum err err = queues_sync(store, least, &why);
-    if (err)
-        store_fail(store, err, &why);
-    else if (least <= 1)
+    sync_judge(store, err, &why);
+    if (!err && least <= 1)
         store->kept = upto;
     return err;
 }

@@ -125,6 +125,56 @@ static void a_failed_sync_is_for_good(void **state)
     house_clear(&h);
 }
 
+/* The process has no file handle left to open a folder with: that is no failed sync. Nobody is told
+ * anything before a later turn has done it all, and then the store is as it was. */
+static void a_sync_that_could_not_begin_is_tried_again(void **state)
+{
+    (void)state;
+    for (unsigned long folder = 2; folder <= 3;
+         folder++) { /* after the file: commitlog, and ours */
+        struct house h;
+        open_house(&h, true);
+        struct waiting w = send_and_wait(&h, 0);
+        assert_false(store_await(h.store, &w.wait));
+        vfs_fault_plan(h.fault, folder, 1, ERR_BUSY);
+        assert_true(store_flush_turn(h.store) < 100); /* soon */
+        assert_int_equal(w.called, 0);
+        assert_int_equal(store_confirmed(h.store), 0);
+        assert_int_equal(store_state(h.store, NULL), OK);
+        (void)store_flush_turn(h.store);
+        assert_int_equal(w.called, 1);
+        assert_int_equal(w.err, OK);
+        house_must_send(&h, 1, 1);
+        house_must_close(&h);
+        house_clear(&h);
+    }
+}
+
+/* The same for the folders of queues; what could not be synced is still there to be synced. */
+static void queues_whose_folders_cannot_be_opened_stay_dirty(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    h.options.index_slots = 0;
+    house_must_open(&h);
+    house_must_send(&h, 0, HOUSE_TOPICS * HOUSE_QUEUES);
+    house_dispatch(&h);
+    (void)store_flush_turn(h.store);
+    struct fault why = {0};
+    int64_t queues_ms;
+    vfs_fault_plan(h.fault, 2, 1, ERR_BUSY); /* behind the sync of the first queue's file */
+    assert_int_equal(queues_keep(h.store, 1, &queues_ms), ERR_BUSY);
+    assert_int_equal(store_state(h.store, &why), OK);
+    assert_int_equal(h.store->kept, 0);
+    unsigned long syncs = h.fault->syncs;
+    assert_int_equal(queues_keep(h.store, 1, &queues_ms), OK);
+    assert_int_equal(h.fault->syncs, syncs + HOUSE_TOPICS * HOUSE_QUEUES);
+    assert_int_equal(h.store->kept, store_confirmed(h.store));
+    house_must_close(&h);
+    house_clear(&h);
+}
+
 /* Asynchronous: by interval if there are enough pages, by the long interval whatever there is. */
 static void asynchronous_flush_keeps_its_intervals(void **state)
 {
@@ -284,6 +334,8 @@ int main(void)
         test_of_row("FR-1", one_sync_confirms_all_that_waits),
         cmocka_unit_test(a_flush_reaches_over_files),
         cmocka_unit_test(a_failed_sync_is_for_good),
+        cmocka_unit_test(a_sync_that_could_not_begin_is_tried_again),
+        cmocka_unit_test(queues_whose_folders_cannot_be_opened_stay_dirty),
         test_of_row("FR-2", asynchronous_flush_keeps_its_intervals),
         cmocka_unit_test(an_append_wakes_the_flusher),
         cmocka_unit_test(keeps_queues_and_checkpoint_by_interval),
