@@ -30,16 +30,35 @@ static bool item_split(struct bytes item, struct prop *out)
     return true;
 }
 
+static inline bool is_separator(uint8_t c)
+{
+    return (uint8_t)(c - AFTER_NAME) <= AFTER_VALUE - AFTER_NAME;
+}
+
+/* Names are short, so they are looked through by hand; a value may be long. */
 bool props_next(struct bytes *rest, struct prop *out)
 {
-    struct bytes item;
-    struct prop pair;
-    while (item_next(rest, &item)) {
-        if (item_split(item, &pair) && pair.name.len > 0 && pair.value.len > 0) {
-            *out = pair;
-            return true;
-        }
+    const uint8_t *at = rest->at, *end = rest->len ? at + rest->len : at;
+    while (at < end) {
+        const uint8_t *name = at;
+        while (at < end && !is_separator(*at))
+            at++;
+        if (at == end)
+            break;
+        struct prop pair = {.name = bytes_of(name, (size_t)(at - name))};
+        bool has_value = *at++ == AFTER_NAME;
+        if (!has_value)
+            continue;
+        const uint8_t *stop = at < end ? memchr(at, AFTER_VALUE, (size_t)(end - at)) : NULL;
+        pair.value = bytes_of(at, (size_t)((stop ? stop : end) - at));
+        at = stop ? stop + 1 : end;
+        if (pair.name.len == 0 || pair.value.len == 0)
+            continue;
+        *rest = bytes_of(at, (size_t)(end - at));
+        *out = pair;
+        return true;
     }
+    *rest = bytes_of(end, 0);
     return false;
 }
 
@@ -54,6 +73,23 @@ bool props_get(struct bytes text, struct bytes name, struct bytes *value)
         }
     }
     return found;
+}
+
+struct marks props_marks(struct bytes text)
+{
+    struct marks m = {0};
+    struct prop pair;
+    while (props_next(&text, &pair)) {
+        if (bytes_equal(pair.name, PROP_UNIQ_KEY))
+            m.unique = pair.value;
+        else if (bytes_equal(pair.name, PROP_KEYS))
+            m.keys = pair.value;
+        else if (bytes_equal(pair.name, PROP_TAGS))
+            m.tags = pair.value;
+        else if (bytes_equal(pair.name, PROP_DELAY))
+            m.delay = pair.value;
+    }
+    return m;
 }
 
 static void end_last_pair(struct wr *w)

@@ -12,9 +12,14 @@
 #include "base/crc32.h"
 #include "msg/msg.h"
 
+#define AT_MAGIC        4
+#define AT_BODY_CRC     8
+#define AT_QUEUE_ID     12
+#define AT_FLAG         16
 #define AT_QUEUE_OFFSET 20
 #define AT_POSITION     28
 #define AT_SYS_FLAG     36
+#define AT_BORN_MS      40
 #define AT_BORN_HOST    48
 
 #define HOST_V4    8
@@ -47,16 +52,16 @@ enum record_kind record_peek(struct bytes in, uint32_t *size)
 }
 
 /* An address and its port, which takes four bytes though two would do. */
-static struct addr host_read(struct rd *r, bool v6)
+static inline struct addr host_read(struct rd *r, bool v6)
 {
     struct addr a = {.ip_len = v6 ? 16 : 4};
-    struct bytes ip = rd_take(r, a.ip_len);
-    uint32_t port = rd_u32(r);
-    if (r->bad || port > UINT16_MAX) {
+    struct bytes host = rd_take(r, host_size(v6));
+    uint32_t port = r->bad ? UINT32_MAX : load_u32(host.at + a.ip_len);
+    if (port > UINT16_MAX) {
         r->bad = true;
         return (struct addr){0};
     }
-    memcpy(a.ip, ip.at, ip.len);
+    memcpy(a.ip, host.at, v6 ? 16 : 4);
     a.port = (uint16_t)port;
     return a;
 }
@@ -72,16 +77,20 @@ enum err record_decode(struct bytes in, struct record *out)
         return ERR_INCOMPLETE;
 
     struct rd r = rd_over(bytes_of(in.at, size));
-    struct record rec = {0};
-    rec.size = rd_u32(&r);
-    bool long_topic = rd_u32(&r) == RECORD_MAGIC_LONG;
-    rec.body_crc = rd_u32(&r);
-    rec.queue_id = (int32_t)rd_u32(&r);
-    rec.flag = (int32_t)rd_u32(&r);
-    rec.queue_offset = (int64_t)rd_u64(&r);
-    rec.position = (int64_t)rd_u64(&r);
-    rec.sys_flag = (int32_t)rd_u32(&r);
-    rec.born_ms = (int64_t)rd_u64(&r);
+    struct bytes head = rd_take(&r, AT_BORN_HOST);
+    if (r.bad)
+        return ERR_MALFORMED;
+    bool long_topic = load_u32(head.at + AT_MAGIC) == RECORD_MAGIC_LONG;
+    struct record rec = {
+        .size = size,
+        .body_crc = load_u32(head.at + AT_BODY_CRC),
+        .queue_id = (int32_t)load_u32(head.at + AT_QUEUE_ID),
+        .flag = (int32_t)load_u32(head.at + AT_FLAG),
+        .queue_offset = (int64_t)load_u64(head.at + AT_QUEUE_OFFSET),
+        .position = (int64_t)load_u64(head.at + AT_POSITION),
+        .sys_flag = (int32_t)load_u32(head.at + AT_SYS_FLAG),
+        .born_ms = (int64_t)load_u64(head.at + AT_BORN_MS),
+    };
     rec.born_host = host_read(&r, rec.sys_flag & SYS_BORN_V6);
     rec.store_ms = (int64_t)rd_u64(&r);
     rec.store_host = host_read(&r, rec.sys_flag & SYS_STORE_V6);
@@ -119,50 +128,74 @@ size_t record_size(const struct record *r)
     return size <= INT32_MAX ? size : 0;
 }
 
-static void host_write(struct wr *w, const struct addr *a)
+/* Each of these writes where it is told and returns what is behind it. There is room: the caller
+ * has asked once for all of it. */
+static inline uint8_t *put_u32(uint8_t *at, uint32_t v)
 {
-    wr_bytes_of(w, bytes_of(a->ip, a->ip_len == 16 ? 16 : 4));
-    wr_u32(w, a->port);
+    store_u32(at, v);
+    return at + 4;
+}
+
+static inline uint8_t *put_u64(uint8_t *at, uint64_t v)
+{
+    store_u64(at, v);
+    return at + 8;
+}
+
+static inline uint8_t *put_bytes(uint8_t *at, struct bytes b)
+{
+    if (b.len)
+        memcpy(at, b.at, b.len);
+    return at + b.len;
+}
+
+static inline uint8_t *put_host(uint8_t *at, const struct addr *a)
+{
+    size_t len = a->ip_len == 16 ? 16 : 4;
+    memcpy(at, a->ip, len);
+    return put_u32(at + len, a->port);
+}
+
+static uint8_t *put_topic(uint8_t *at, struct bytes topic)
+{
+    if (topic.len > TOPIC_SHORT)
+        *at++ = (uint8_t)(topic.len >> 8);
+    *at++ = (uint8_t)topic.len;
+    return put_bytes(at, topic);
 }
 
 enum err record_encode(const struct record *r, struct wr *w)
 {
     size_t size = record_size(r);
-    if (size == 0 || w->full || size > wr_room(w))
+    uint8_t *start = size ? wr_space(w, size) : NULL;
+    if (!start)
         return ERR_TOO_BIG;
 
-    bool long_topic = r->topic.len > TOPIC_SHORT;
     uint32_t sys_flag = (uint32_t)r->sys_flag & ~(uint32_t)(SYS_BORN_V6 | SYS_STORE_V6);
     sys_flag |= r->born_host.ip_len == 16 ? SYS_BORN_V6 : 0;
     sys_flag |= r->store_host.ip_len == 16 ? SYS_STORE_V6 : 0;
 
-    const uint8_t *start = w->at;
-    wr_u32(w, (uint32_t)size);
-    wr_u32(w, long_topic ? RECORD_MAGIC_LONG : RECORD_MAGIC);
-    wr_u32(w, r->body_crc);
-    wr_u32(w, (uint32_t)r->queue_id);
-    wr_u32(w, (uint32_t)r->flag);
-    wr_u64(w, (uint64_t)r->queue_offset);
-    wr_u64(w, (uint64_t)r->position);
-    wr_u32(w, sys_flag);
-    wr_u64(w, (uint64_t)r->born_ms);
-    host_write(w, &r->born_host);
-    wr_u64(w, (uint64_t)r->store_ms);
-    host_write(w, &r->store_host);
-    wr_u32(w, (uint32_t)r->reconsume_times);
-    wr_u64(w, (uint64_t)r->prepared_position);
-    wr_u32(w, (uint32_t)r->body.len);
-    wr_bytes_of(w, r->body);
-    if (long_topic)
-        wr_u16(w, (uint16_t)r->topic.len);
-    else
-        wr_u8(w, (uint8_t)r->topic.len);
-    wr_bytes_of(w, r->topic);
-    wr_u16(w, (uint16_t)r->props.len);
-    wr_bytes_of(w, r->props);
+    store_u32(start, (uint32_t)size);
+    store_u32(start + AT_MAGIC, r->topic.len > TOPIC_SHORT ? RECORD_MAGIC_LONG : RECORD_MAGIC);
+    store_u32(start + AT_BODY_CRC, r->body_crc);
+    store_u32(start + AT_QUEUE_ID, (uint32_t)r->queue_id);
+    store_u32(start + AT_FLAG, (uint32_t)r->flag);
+    store_u64(start + AT_QUEUE_OFFSET, (uint64_t)r->queue_offset);
+    store_u64(start + AT_POSITION, (uint64_t)r->position);
+    store_u32(start + AT_SYS_FLAG, sys_flag);
+    store_u64(start + AT_BORN_MS, (uint64_t)r->born_ms);
+    uint8_t *at = put_host(start + AT_BORN_HOST, &r->born_host);
+    at = put_u64(at, (uint64_t)r->store_ms);
+    at = put_host(at, &r->store_host);
+    at = put_u32(at, (uint32_t)r->reconsume_times);
+    at = put_u64(at, (uint64_t)r->prepared_position);
+    at = put_u32(at, (uint32_t)r->body.len);
+    at = put_bytes(at, r->body);
+    at = put_topic(at, r->topic);
+    store_u16(at, (uint16_t)r->props.len);
+    at = put_bytes(at + 2, r->props);
 
-    invariant(!w->full);
-    invariant((size_t)(w->at - start) == size);
+    invariant((size_t)(at - start) == size);
     return OK;
 }
 

@@ -134,7 +134,8 @@ static enum err unit_look(struct check *c, struct queue *queue, int64_t offset, 
  * store time. */
 static bool tags_fit(const struct check *c, const struct unit *unit, const struct record *r)
 {
-    int64_t wanted = unit_tags(&c->store->options, r);
+    struct marks marks = props_marks(r->props);
+    int64_t wanted = unit_tags(&c->store->options, r, &marks);
     if (unit->tags_code == wanted || (c->ext && unit->tags_code < EXT_ADDRESS))
         return true;
     return bytes_equal(r->topic, SCHEDULE_TOPIC) && unit->tags_code >= r->store_ms;

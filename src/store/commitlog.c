@@ -1,24 +1,27 @@
 /* commitlog.c - the end of the log: records get their places and go to the file.
  *
- * One call is one visit. Its records are encoded behind each other into the staging buffer and
+ * One call is one visit. Its records are encoded behind each other into the tail's window and
  * leave in one write for each file they touch. Nothing moves before everything is written: on an
  * error the offsets that were given out are taken back and the end stays where it was. What a
  * failed write may have left behind the end is wiped before the next record goes there, because it
  * could look like one.
+ *
+ * What is written stays in the window until that is big enough: the dispatcher comes soon and
+ * takes it, rather than to touch pages of the mapping that nobody has touched before.
  */
 #include "store/store_int.h"
 
 #include <stdlib.h>
 
-#define STAGING_LEAST (256u << 10)
-#define STAGING_MORE  (64u << 10) /* on top of the biggest unit: its blank, and some company */
+#define WINDOW_LEAST (256u << 10)
+#define WINDOW_KEEP  (512u << 10) /* with more in it, it begins anew */
+#define WINDOW_MORE  (64u << 10)  /* on top of the biggest unit: its blank, and some company */
 
 /* A call of store_append on its way. */
 struct placing {
     struct store *store;
-    uint64_t at;        /* where the next record goes */
-    uint64_t staged_at; /* where the first byte of the staging buffer goes */
-    size_t used;
+    uint64_t at; /* where the next record goes */
+    size_t done; /* so much of the window is written */
     int64_t now_ms;
 };
 
@@ -26,6 +29,13 @@ static enum err place_all(struct placing *p, const struct draft *drafts, size_t 
                           struct stored *out);
 static void take_back(const struct draft *drafts, size_t n, const struct stored *out);
 static enum err tail_wipe(struct store *store);
+
+/* The window is empty and goes on at `from`. */
+static void window_restart(struct window *w, uint64_t from)
+{
+    w->len = 0;
+    w->from = from;
+}
 
 enum err store_append(struct store *store, const struct draft *drafts, size_t n, struct stored *out,
                       uint64_t *end)
@@ -47,17 +57,21 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
     }
 
     uint64_t start = position_get(&store->positions.written);
+    struct window *w = &tail->window;
+    if (w->from + w->len != start || w->len > WINDOW_KEEP)
+        window_restart(w, start);
     int64_t now_ms = clock_ms(store->options.clock);
     struct placing p = {
         .store = store,
         .at = start,
-        .staged_at = start,
+        .done = w->len,
         .now_ms =
             now_ms > tail->last_ms ? now_ms : tail->last_ms, /* search by time needs it to rise */
     };
     err = place_all(&p, drafts, n, out);
     if (err) {
         take_back(drafts, n, out);
+        window_restart(w, start);
         segment_drop(take(&tail->seg));
         tail->soiled = true;
     } else if (p.at > start) {
@@ -70,12 +84,11 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
     return err;
 }
 
-enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, uint64_t position,
-                        struct record *out)
+enum log_sight stretch_look(const struct stretch *s, uint64_t position, struct record *out)
 {
-    uint64_t inside = position - base, left = file_size - inside;
-    struct bytes rest = bytes_of(map + inside, left);
-    if (left < RECORD_BLANK_SIZE)
+    uint64_t left = s->file_end - position;
+    struct bytes rest = bytes_of(s->at + (position - s->from), s->end - position);
+    if (rest.len < RECORD_BLANK_SIZE)
         return SIGHT_BAD;
 
     uint32_t size;
@@ -83,7 +96,7 @@ enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, u
     case RECORD_BLANK:
         return size == left ? SIGHT_BLANK : SIGHT_BAD;
     case RECORD_MESSAGE:
-        if (size + (uint64_t)RECORD_BLANK_SIZE > left)
+        if (size + (uint64_t)RECORD_BLANK_SIZE > left || size > rest.len)
             return SIGHT_BAD;
         if (record_decode(bytes_of(rest.at, size), out))
             return SIGHT_BAD;
@@ -92,6 +105,47 @@ enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, u
         break;
     }
     return load_u64(rest.at) == 0 ? SIGHT_EMPTY : SIGHT_BAD;
+}
+
+enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, uint64_t position,
+                        struct record *out)
+{
+    struct stretch s = {map, base, base + file_size, base + file_size};
+    return stretch_look(&s, position, out);
+}
+
+enum err stretch_step(const struct stretch *s, uint64_t *at, struct record *out, struct fault *why)
+{
+    switch (stretch_look(s, *at, out)) {
+    case SIGHT_RECORD:
+        *at += out->size;
+        return OK;
+    case SIGHT_BLANK:
+        *at = s->file_end;
+        out->size = 0;
+        return OK;
+    case SIGHT_EMPTY:
+    case SIGHT_BAD:
+        break;
+    }
+    return fault_set(why, ERR_DAMAGED, "the log cannot be read at position %llu",
+                     (unsigned long long)*at);
+}
+
+enum err log_stretch(struct store *store, uint64_t position, struct segment **seg,
+                     struct stretch *out, struct fault *why)
+{
+    cleanup(segment_drop_at) struct segment *got = NULL;
+    const uint8_t *map;
+    enum err err = segment_get(&store->cache, &store->log, position, &got, why);
+    if (!err)
+        err = segment_map(got, &map, why);
+    if (err)
+        return err;
+    uint64_t end = got->base + got->size;
+    *out = (struct stretch){map, got->base, end, end};
+    *seg = take(&got);
+    return OK;
 }
 
 #define SECTOR 512 /* what a disk writes all or nothing of */
@@ -173,58 +227,60 @@ static enum err tail_file(struct store *store, uint64_t position)
     return segment_get(&store->cache, &store->log, position, &tail->seg, NULL);
 }
 
-static enum err staging_write(struct placing *p)
+static enum err window_write(struct placing *p)
 {
-    struct tail *tail = &p->store->tail;
-    if (p->used == 0)
+    const struct window *w = &p->store->tail.window;
+    if (w->len == p->done)
         return OK;
-    enum err err = segment_write(tail->seg, p->staged_at, bytes_of(tail->staging, p->used), NULL);
-    if (err)
-        return err;
-    p->staged_at += p->used;
-    p->used = 0;
-    return OK;
+    enum err err = segment_write(p->store->tail.seg, w->from + p->done,
+                                 bytes_of(w->at + p->done, w->len - p->done), NULL);
+    if (!err)
+        p->done = w->len;
+    return err;
 }
 
-/* Sees to it that `more` bytes fit into the staging buffer. */
-static enum err staging_room(struct placing *p, size_t more)
+/* Sees to it that `more` bytes fit into the window. */
+static enum err window_room(struct placing *p, size_t more)
 {
-    struct tail *tail = &p->store->tail;
-    size_t max = p->store->options.max_record_size + (size_t)STAGING_MORE;
+    struct window *w = &p->store->tail.window;
+    size_t max = p->store->options.max_record_size + (size_t)WINDOW_MORE;
     invariant(more <= max);
-    if (p->used + more > max) {
-        enum err err = staging_write(p);
+    if (w->len + more > max) {
+        enum err err = window_write(p);
         if (err)
             return err;
+        window_restart(w, p->at);
+        p->done = 0;
     }
-    if (p->used + more <= tail->staging_size)
+    if (w->len + more <= w->size)
         return OK;
-    size_t size = tail->staging_size ? tail->staging_size : STAGING_LEAST;
-    while (size < p->used + more)
+    size_t size = w->size ? w->size : WINDOW_LEAST;
+    while (size < w->len + more)
         size *= 2;
-    uint8_t *bigger = realloc(tail->staging, size);
+    uint8_t *bigger = realloc(w->at, size);
     if (!bigger)
         return ERR_NO_MEMORY;
-    tail->staging = bigger;
-    tail->staging_size = size;
+    w->at = bigger;
+    w->size = size;
     return OK;
 }
 
 /* Closes the file with a blank and goes on in the next one. */
 static enum err roll(struct placing *p, uint64_t left)
 {
-    struct tail *tail = &p->store->tail;
-    enum err err = staging_room(p, RECORD_BLANK_SIZE);
+    struct window *w = &p->store->tail.window;
+    enum err err = window_room(p, RECORD_BLANK_SIZE);
     if (err)
         return err;
-    store_u32(tail->staging + p->used, (uint32_t)left);
-    store_u32(tail->staging + p->used + 4, RECORD_MAGIC_BLANK);
-    p->used += RECORD_BLANK_SIZE;
-    err = staging_write(p);
+    store_u32(w->at + w->len, (uint32_t)left);
+    store_u32(w->at + w->len + 4, RECORD_MAGIC_BLANK);
+    w->len += RECORD_BLANK_SIZE;
+    err = window_write(p);
     if (err)
         return err;
     p->at += left;
-    p->staged_at = p->at;
+    window_restart(w, p->at);
+    p->done = 0;
     return tail_file(p->store, p->at);
 }
 
@@ -295,11 +351,11 @@ static enum err unit_place(struct placing *p, const struct draft *drafts, size_t
     if (size + RECORD_BLANK_SIZE > left)
         err = roll(p, left);
     if (!err)
-        err = staging_room(p, size);
+        err = window_room(p, size);
     if (err)
         return err;
 
-    struct wr w = wr_over(tail->staging + p->used, size);
+    struct wr w = wr_over(tail->window.at + tail->window.len, size);
     for (size_t i = 0; i < n; i++) {
         struct record r = record_of(&drafts[i]);
         r.position = (int64_t)p->at;
@@ -312,7 +368,7 @@ static enum err unit_place(struct placing *p, const struct draft *drafts, size_t
         p->at += out[i].size;
     }
     invariant(wr_room(&w) == 0);
-    p->used += size;
+    tail->window.len += size;
     return OK;
 }
 
@@ -334,7 +390,7 @@ static enum err place_all(struct placing *p, const struct draft *drafts, size_t 
         }
         i += count;
     }
-    return staging_write(p);
+    return window_write(p);
 }
 
 /* Gives back the offsets that were handed out, the latest first. */

@@ -11,6 +11,7 @@
  */
 #include "store/store_int.h"
 
+static void window_take(struct store *store, uint64_t at);
 static enum err read_turn(struct store *store, uint64_t upto, uint64_t *reached, struct fault *why);
 
 /* Dispatch is stuck, or (OK) goes on. */
@@ -34,6 +35,7 @@ static bool dispatch_step(struct store *store, struct arrival *out, size_t *n_ou
     if (from == upto)
         return false;
 
+    window_take(store, from);
     room_enter(&derived->room);
     int64_t before_ms = derived->dispatched_ms;
     enum err err = read_turn(store, upto, &reached, &why);
@@ -84,12 +86,46 @@ size_t store_dispatch_turn(struct store *store, struct arrival *out)
 
 /* ---- reading the log ---- */
 
+/* Takes the newest part of the log from the tail, if `at` is in it. Not when somebody appends just
+ * now: rather look into the file than wait. */
+static void window_take(struct store *store, uint64_t at)
+{
+    struct window *mine = &store->derived.window, *theirs = &store->tail.window;
+    if (window_has(mine, at) || !room_try(&store->tail.room))
+        return;
+    if (window_has(theirs, at)) {
+        struct window taken = *theirs;
+        *theirs = *mine;
+        theirs->len = 0;
+        *mine = taken;
+    }
+    room_leave(&store->tail.room);
+}
+
+/* Room: derived. Most records go where one of the last went. */
+static enum err queue_of(struct store *store, const struct record *r, struct queue **out)
+{
+    uint32_t hash = (uint32_t)r->queue_id + (uint32_t)r->topic.len * 7;
+    for (size_t i = r->topic.len > 8 ? r->topic.len - 8 : 0; i < r->topic.len; i++)
+        hash = hash * 31 + r->topic.at[i];
+    struct queue **recent = &store->derived.recent[hash % RECENT_QUEUES];
+    if (*recent && (*recent)->queue_id == r->queue_id && bytes_equal((*recent)->topic, r->topic)) {
+        *out = *recent;
+        return OK;
+    }
+    enum err err = queue_get(store, r->topic, r->queue_id, out);
+    if (!err)
+        *recent = *out;
+    return err;
+}
+
 /* We gave this record its offset ourselves; another one means that the file has changed under us.
  */
-static enum err take_record(struct store *store, const struct record *r, struct fault *why)
+static enum err take_record(struct store *store, const struct record *r, const struct marks *marks,
+                            struct fault *why)
 {
     struct queue *queue;
-    enum err err = queue_get(store, r->topic, r->queue_id, &queue);
+    enum err err = queue_of(store, r, &queue);
     if (err == ERR_NO_MEMORY)
         return err;
     if (err)
@@ -102,54 +138,54 @@ static enum err take_record(struct store *store, const struct record *r, struct 
                          "the record at position %lld has queue offset %lld instead of %lld",
                          (long long)r->position, (long long)r->queue_offset,
                          (long long)turn_next(store->derived.turn, queue));
-    turn_add(store, queue, r);
+    turn_add(store, queue, r, marks);
     return OK;
 }
 
-static enum err read_file(struct store *store, const struct segment *seg, const uint8_t *map,
-                          uint64_t stop, uint64_t *at, struct fault *why)
+static enum err read_stretch(struct store *store, const struct stretch *s, uint64_t stop,
+                             uint64_t *at, struct fault *why)
 {
     struct derived *derived = &store->derived;
-    while (*at < stop && *at < seg->base + seg->size && !turn_full(derived->turn)) {
+    while (*at < stop && *at < s->end && !turn_full(derived->turn)) {
         struct record r;
-        switch (log_look(map, seg->base, seg->size, *at, &r)) {
-        case SIGHT_RECORD: {
-            enum err err = record_has_unit(&r) ? take_record(store, &r, why) : OK;
+        enum err err = stretch_step(s, at, &r, why);
+        if (!err && r.size > 0) {
+            struct marks marks = props_marks(r.props);
+            err = record_has_unit(&r) ? take_record(store, &r, &marks, why) : OK;
             if (!err)
-                err = keys_add(store, &r, why);
-            if (err)
-                return err;
+                err = keys_add(store, &r, &marks, why);
             derived->dispatched_ms = r.store_ms;
-            *at += r.size;
-            break;
         }
-        case SIGHT_BLANK:
-            *at = seg->base + seg->size;
-            break;
-        case SIGHT_EMPTY:
-        case SIGHT_BAD:
-            return fault_set(why, ERR_DAMAGED, "the log cannot be read at position %llu",
-                             (unsigned long long)*at);
-        }
+        if (err)
+            return err;
     }
     return OK;
+}
+
+static struct stretch window_stretch(const struct store *store, const struct window *w)
+{
+    uint64_t size = store->log.file_size;
+    return (struct stretch){w->at, w->from, w->from + w->len, w->from - w->from % size + size};
 }
 
 /* Room: derived. Fills the turn with records up to `upto`, or as many as it takes. */
 static enum err read_turn(struct store *store, uint64_t upto, uint64_t *reached, struct fault *why)
 {
     room_held(&store->derived.room);
+    const struct window *w = &store->derived.window;
     uint64_t at = *reached;
     uint64_t stop =
         upto - at > TURN_BYTES ? at + TURN_BYTES : upto; /* the last record may go beyond */
     while (at < stop && !turn_full(store->derived.turn)) {
         cleanup(segment_drop_at) struct segment *seg = NULL;
-        const uint8_t *map;
-        enum err err = segment_get(&store->cache, &store->log, at, &seg, why);
+        struct stretch s;
+        enum err err = OK;
+        if (window_has(w, at))
+            s = window_stretch(store, w);
+        else
+            err = log_stretch(store, at, &seg, &s, why);
         if (!err)
-            err = segment_map(seg, &map, why);
-        if (!err)
-            err = read_file(store, seg, map, stop, &at, why);
+            err = read_stretch(store, &s, stop, &at, why);
         if (err)
             return err;
     }
@@ -205,17 +241,18 @@ int64_t store_delay_ms(struct store *store, int32_t level)
 }
 
 /* Witness: CommitLog.checkMessageAndReturnSize. */
-int64_t unit_tags(const struct store_options *options, const struct record *record)
+int64_t unit_tags(const struct store_options *options, const struct record *record,
+                  const struct marks *marks)
 {
-    struct bytes text;
     int32_t level;
-    if (bytes_equal(record->topic, SCHEDULE_TOPIC) && props_get(record->props, PROP_DELAY, &text) &&
-        bytes_to_i32(text, &level) && level > 0)
+    if (marks->delay.len && bytes_equal(record->topic, SCHEDULE_TOPIC) &&
+        bytes_to_i32(marks->delay, &level) && level > 0)
         return record->store_ms + delay_ms(options, level);
-    return props_get(record->props, PROP_TAGS, &text) ? tags_code(text) : 0;
+    return marks->tags.len ? tags_code(marks->tags) : 0;
 }
 
-void turn_add(struct store *store, struct queue *queue, const struct record *record)
+void turn_add(struct store *store, struct queue *queue, const struct record *record,
+              const struct marks *marks)
 {
     struct turn *turn = store->derived.turn;
     invariant(!turn_full(turn));
@@ -227,7 +264,7 @@ void turn_add(struct store *store, struct queue *queue, const struct record *rec
     struct pending *slot = &turn->slots[queue->slot];
     slot->count++;
     slot->log_end = (uint64_t)record->position + record->size;
-    slot->tags_code = unit_tags(&store->options, record);
+    slot->tags_code = unit_tags(&store->options, record, marks);
     turn->slot_of[turn->n] = queue->slot;
     turn->units[turn->n] = (struct unit){(uint64_t)record->position, record->size, slot->tags_code};
     turn->n++;

@@ -142,6 +142,13 @@ static enum err words_add(struct index *index, const struct record *r, struct by
 
 enum err index_add(struct index *index, const struct record *r, struct fault *why)
 {
+    struct marks marks = props_marks(r->props);
+    return index_add_marked(index, r, &marks, why);
+}
+
+enum err index_add_marked(struct index *index, const struct record *r, const struct marks *marks,
+                          struct fault *why)
+{
     invariant(r->position >= 0);
     uint64_t position = (uint64_t)r->position;
     if (position < index->next) {
@@ -155,18 +162,12 @@ enum err index_add(struct index *index, const struct record *r, struct fault *wh
     invariant(!index->seen || position >= index->seen_end); /* the order of the log */
     uint32_t skip = position == index->next ? index->part : 0;
 
-    struct bytes rest = r->props, unique = {0}, words = {0};
-    struct prop p;
     bool rolled_back = (r->sys_flag & SYS_TX_MASK) == SYS_TX_ROLLBACK;
-    while (!rolled_back && props_next(&rest, &p)) { /* of two with one name the last one counts */
-        if (bytes_equal(p.name, PROP_UNIQ_KEY))
-            unique = p.value;
-        else if (bytes_equal(p.name, PROP_KEYS))
-            words = p.value;
-    }
-    enum err err = unique.len ? key_add(index, r, unique, &skip, why) : OK;
-    if (!err)
-        err = words_add(index, r, words, &skip, why);
+    enum err err = OK;
+    if (!rolled_back && marks->unique.len)
+        err = key_add(index, r, marks->unique, &skip, why);
+    if (!rolled_back && !err)
+        err = words_add(index, r, marks->keys, &skip, why);
     if (err) {
         turn_drop(index);
         return err;

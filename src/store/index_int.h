@@ -122,6 +122,9 @@ void index_abandon(struct index *index);
 /* Takes up the keys of a record: UNIQ_KEY, then each word of KEYS. Records come in the order of the
  * log. An error (ERR_DISK_FULL, ERR_IO, ERR_NO_MEMORY) means the same as from index_turn_end. */
 must_check enum err index_add(struct index *index, const struct record *record, struct fault *why);
+/* The same, when its properties were looked through already. */
+must_check enum err index_add_marked(struct index *index, const struct record *record,
+                                     const struct marks *marks, struct fault *why);
 
 /* Makes what was added visible. After an error the first so many keys are in, the others are
  * forgotten: come again with every record since the last turn that went well. Whoever goes on

@@ -15,9 +15,10 @@ static bool wanted(const struct store *store)
     return store->options.index_slots > 0;
 }
 
-enum err keys_add(struct store *store, const struct record *record, struct fault *why)
+enum err keys_add(struct store *store, const struct record *record, const struct marks *marks,
+                  struct fault *why)
 {
-    return store->index ? index_add(store->index, record, why) : OK;
+    return store->index ? index_add_marked(store->index, record, marks, why) : OK;
 }
 
 enum err keys_turn_end(struct store *store, struct fault *why)
@@ -31,25 +32,13 @@ enum err keys_turn_end(struct store *store, struct fault *why)
 static enum err add_file(struct store *store, uint64_t end, uint64_t *at, struct fault *why)
 {
     cleanup(segment_drop_at) struct segment *seg = NULL;
-    const uint8_t *map;
-    enum err err = segment_get(&store->cache, &store->log, *at, &seg, why);
-    if (!err)
-        err = segment_map(seg, &map, why);
-    while (!err && *at < end && *at < seg->base + seg->size) {
+    struct stretch s;
+    enum err err = log_stretch(store, *at, &seg, &s, why);
+    while (!err && *at < end && *at < s.end) {
         struct record r;
-        switch (log_look(map, seg->base, seg->size, *at, &r)) {
-        case SIGHT_RECORD:
+        err = stretch_step(&s, at, &r, why);
+        if (!err && r.size > 0)
             err = index_add(store->index, &r, why);
-            *at += r.size;
-            break;
-        case SIGHT_BLANK:
-            *at = seg->base + seg->size;
-            break;
-        case SIGHT_EMPTY:
-        case SIGHT_BAD:
-            return fault_set(why, ERR_DAMAGED, "the log cannot be read at position %llu",
-                             (unsigned long long)*at);
-        }
     }
     return err ? err : index_turn_end(store->index, why);
 }

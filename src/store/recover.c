@@ -267,8 +267,9 @@ static enum err record_restore(struct recovery *rec, const struct record *r, str
         else
             rec->misplaced++; /* as Apache does: it takes the next place, whatever it says itself */
     }
+    struct marks marks = props_marks(r->props);
     if (!err)
-        turn_add(store, queue, r);
+        turn_add(store, queue, r, &marks);
     return err;
 }
 

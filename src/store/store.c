@@ -92,7 +92,8 @@ void store_abandon(struct store *store)
     room_clear(&store->derived.room);
     if (store->lock)
         store->vfs->calls->close(store->lock);
-    free(store->tail.staging);
+    free(store->tail.window.at);
+    free(store->derived.window.at);
     free(store->derived.turn);
     free(store);
 }

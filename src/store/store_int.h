@@ -191,11 +191,25 @@ must_check enum err queue_unit_at(struct store *store, struct queue *queue, int6
 
 /* ---- commitlog.c: the end of the log ---- */
 
+/* A piece of the log in memory: the first `len` bytes are those from position `from` on, all of
+ * one file. Zeroed: empty. */
+struct window {
+    uint8_t *at;
+    size_t size, len;
+    uint64_t from;
+};
+
+static inline bool window_has(const struct window *w, uint64_t position)
+{
+    return position >= w->from && position - w->from < w->len;
+}
+
 struct tail {
     struct room room;
     struct segment *seg; /* the file that `written` is in; NULL: not open */
-    uint8_t *staging;    /* records of one call on their way to the file */
-    size_t staging_size;
+    /* Records of one call on their way to the file, behind those of the calls before. Outside of
+     * a call all of it is written, so the dispatcher may take it away and need not map the file. */
+    struct window window;
     int64_t last_ms; /* store time of the last record */
     bool soiled;     /* a failed write may have left bytes behind the end */
     uint64_t ahead;  /* the file behind the last one has been made and ends here; 0: it has not */
@@ -214,7 +228,22 @@ enum log_sight {
     SIGHT_BAD,
 };
 
-/* What stands at `position` of a mapped log file. Does not look at what the record carries. */
+/* Bytes of the log that stand in one file, wherever they are in memory. */
+struct stretch {
+    const uint8_t *at; /* the byte at `from` */
+    uint64_t from, end, file_end;
+};
+
+/* What stands at a position. Does not look at what the record carries. */
+enum log_sight stretch_look(const struct stretch *s, uint64_t position, struct record *out);
+/* One step over records that were verified before: the one at `*at`, which moves behind it; its
+ * size is 0 when the file was over instead. ERR_DAMAGED: it is none any more. */
+must_check enum err stretch_step(const struct stretch *s, uint64_t *at, struct record *out,
+                                 struct fault *why);
+/* All of the log file that contains `position`. The caller drops `*seg`. */
+must_check enum err log_stretch(struct store *store, uint64_t position, struct segment **seg,
+                                struct stretch *out, struct fault *why);
+/* The same as stretch_look for a mapped log file. */
 enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, uint64_t position,
                         struct record *out);
 
@@ -274,23 +303,29 @@ struct turn {
     uint8_t sorted[TURN_UNITS * UNIT_SIZE];
 };
 
+#define RECENT_QUEUES 64 /* a power of two */
+
 struct derived {
     struct room room;
     struct turn *turn;
-    struct list dirty;        /* queues with something that is not on disk */
-    int64_t dispatched_ms;    /* store time of the last dispatched record */
-    _Atomic unsigned callers; /* of store_dispatch_turn since the one inside came */
-    _Atomic int trouble;      /* enum err: why dispatch is stuck; OK: it is not */
+    struct window window; /* taken from the tail; whoever is inside store_dispatch_turn */
+    struct queue *recent[RECENT_QUEUES]; /* of the last records, by what their names hash to */
+    struct list dirty;                   /* queues with something that is not on disk */
+    int64_t dispatched_ms;               /* store time of the last dispatched record */
+    _Atomic unsigned callers;            /* of store_dispatch_turn since the one inside came */
+    _Atomic int trouble;                 /* enum err: why dispatch is stuck; OK: it is not */
 };
 
 bool turn_full(const struct turn *turn);
 /* The offset that the next unit of this queue gets. */
 int64_t turn_next(const struct turn *turn, const struct queue *queue);
 /* Takes up a record; one without a place in a queue (prepared, rolled back) is passed over. */
-void turn_add(struct store *store, struct queue *queue, const struct record *record);
+void turn_add(struct store *store, struct queue *queue, const struct record *record,
+              const struct marks *marks);
 /* What a record's unit has as its third field: the hash of its tag, or in the topic of delayed
  * messages the time when it is due. */
-int64_t unit_tags(const struct store_options *options, const struct record *record);
+int64_t unit_tags(const struct store_options *options, const struct record *record,
+                  const struct marks *marks);
 /* Writes the units and empties the turn. What could be written is in `out`, if there is one. */
 must_check enum err turn_write(struct store *store, struct arrival *out, size_t *n_out,
                                struct fault *why);
@@ -330,7 +365,8 @@ must_check enum err abort_remove(struct vfs *vfs, struct fault *why);
 struct index;
 
 /* Room: derived. After an error every record since the last good turn comes again. */
-must_check enum err keys_add(struct store *store, const struct record *record, struct fault *why);
+must_check enum err keys_add(struct store *store, const struct record *record,
+                             const struct marks *marks, struct fault *why);
 must_check enum err keys_turn_end(struct store *store, struct fault *why);
 /* After the log and the queues are settled. */
 must_check enum err keys_open(struct store *store, struct store_report *report, struct fault *why);

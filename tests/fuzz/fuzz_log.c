@@ -25,7 +25,8 @@ static void law_walk(const uint8_t *data, size_t size, uint64_t base)
         invariant(r.props.at + r.props.len <= data + size);
         (void)log_record_whole(data, &r);
         (void)record_has_unit(&r);
-        (void)unit_tags(&(struct store_options){0}, &r);
+        struct marks marks = props_marks(r.props);
+        (void)unit_tags(&(struct store_options){0}, &r, &marks);
         at += r.size;
     }
 }
