@@ -76,20 +76,24 @@ void room_held(const struct room *r)
 
 void room_wait(struct room *r, int timeout_ms)
 {
-    leaving(r);
-    if (timeout_ms < 0) {
-        (void)pthread_cond_wait(&r->news, &r->key);
-    } else {
-        struct timespec until;
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += timeout_ms / 1000;
-        until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_sec++;
-            until.tv_nsec -= 1000000000;
-        }
-        (void)pthread_cond_timedwait(&r->news, &r->key, &until);
+    if (timeout_ms >= 0) {
+        room_wait_ns(r, (uint64_t)timeout_ms * 1000000);
+        return;
     }
+    leaving(r);
+    (void)pthread_cond_wait(&r->news, &r->key);
+    entered(r);
+}
+
+void room_wait_ns(struct room *r, uint64_t timeout_ns)
+{
+    leaving(r);
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + timeout_ns;
+    until.tv_sec += (time_t)(ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    (void)pthread_cond_timedwait(&r->news, &r->key, &until);
     entered(r);
 }
 

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum room_rank {
     ROOM_CORE = 1,
@@ -40,6 +41,7 @@ void room_held(const struct room *r); /* invariant: the calling thread is inside
 
 /* Waits inside the room for room_tell(), at most `timeout_ms` (<0: for ever). */
 void room_wait(struct room *r, int timeout_ms);
+void room_wait_ns(struct room *r, uint64_t timeout_ns);
 void room_tell(struct room *r);
 
 #endif

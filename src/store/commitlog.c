@@ -76,7 +76,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         tail->soiled = true;
     } else if (p.at > start) {
         tail->last_ms = p.now_ms;
-        positions_written(store, p.at);
+        positions_written(store, p.at, n);
     }
     room_leave(&tail->room);
     if (!err)

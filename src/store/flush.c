@@ -1,7 +1,12 @@
 /* flush.c - getting the log and the queues onto the disk.
  *
- * Group commit needs no arrangement: while one fdatasync runs, appends pile up behind it, and the
- * next one covers them all. A failed fdatasync is believed for good: the kernel may have thrown the
+ * Group commit: while one fdatasync runs, appends pile up behind it, and the next one covers them
+ * all. Those that it confirms usually send again at once. If the next sync began before they have,
+ * they would have to wait for the one after, and the crowd would go in two halves that take turns.
+ * So the flusher *gathers*: it waits until as many records have come as it just confirmed, though
+ * only for a part of what a sync takes, and less and less if they do not come.
+ *
+ * A failed fdatasync is believed for good: the kernel may have thrown the
  * pages away and would report success the next time. From then on nothing is accepted. Only what
  * was not even begun, because no file handle was free (ERR_BUSY), is tried again.
  */
@@ -14,6 +19,9 @@
 #define QUEUE_THOROUGH_MS  60000 /* of all queues, and then the checkpoint */
 #define SYNC_FLUSH_LOOK_MS 500   /* an append wakes the flusher before */
 #define FLUSH_AGAIN_MS     20    /* after a flush that could not begin */
+#define GATHER_PART        2     /* at most this part of the time that the sync took */
+#define GATHER_ALONE_MAX   5     /* each time few of them come it is halved, so often */
+#define GATHER_TRIES       64    /* and after so many it starts again */
 
 uint64_t ms_between(uint64_t earlier_ns, uint64_t later_ns)
 {
@@ -64,6 +72,52 @@ static bool flush_due(struct store *store, uint64_t upto, uint64_t now_ns)
            upto / PAGE - flushed / PAGE >= o->flush_least_pages;
 }
 
+/* After a synchronous flush that began at `began_ns`, before anybody is told of it. */
+static void gather_plan(struct store *store, uint64_t records, uint64_t began_ns)
+{
+    struct gathering *g = &store->tail.gathering;
+    uint64_t now_ns = clock_ns(store->options.clock);
+    uint64_t patience_ns = now_ns > began_ns ? (now_ns - began_ns) / GATHER_PART : 0;
+    room_enter(&store->tail.room);
+    if (++g->tries >= GATHER_TRIES)
+        g->tries = g->alone = 0;
+    patience_ns >>= g->alone;
+    g->until_ns = patience_ns ? now_ns + patience_ns : 0;
+    g->expected = records - g->flushed;
+    g->target = store->tail.records + g->expected;
+    g->flushed = records;
+    room_leave(&store->tail.room);
+}
+
+/* Room: tail. Waits as planned, which is over then. */
+static void gather_wait(struct store *store)
+{
+    struct tail *tail = &store->tail;
+    struct gathering *g = &tail->gathering;
+    if (g->until_ns == 0)
+        return;
+    uint64_t now_ns = clock_ns(store->options.clock);
+    if (g->until_ns > now_ns && tail->records < g->target) {
+        tail->wake_at = g->target;
+        room_wait_ns(&tail->room, g->until_ns - now_ns);
+        tail->wake_at = 0;
+    }
+    uint64_t missing = tail->records < g->target ? g->target - tail->records : 0;
+    if (missing <= g->expected / 2)
+        g->alone = 0;
+    else if (g->alone < GATHER_ALONE_MAX)
+        g->alone++;
+    g->until_ns = 0;
+}
+
+void flush_ask(struct tail *tail)
+{
+    room_held(&tail->room);
+    tail->flush_asked = true;
+    if (tail->records >= tail->wake_at)
+        room_tell(&tail->room);
+}
+
 int store_flush_turn(struct store *store)
 {
     struct flusher *f = &store->flusher;
@@ -74,6 +128,7 @@ int store_flush_turn(struct store *store)
     room_enter(&store->tail.room);
     uint64_t upto = position_get(&store->positions.written);
     int64_t upto_ms = store->tail.last_ms;
+    uint64_t records = store->tail.records;
     store->tail.flush_asked = false;
     room_leave(&store->tail.room);
 
@@ -85,6 +140,8 @@ int store_flush_turn(struct store *store)
         sync_judge(store, err, &why);
         if (err != ERR_BUSY)
             f->thorough_ns = now_ns;
+        if (!err && o->sync_flush)
+            gather_plan(store, records, now_ns);
     }
     if (err != ERR_BUSY && ms_between(f->last_ns, now_ns) >= o->flush_interval_ms)
         f->last_ns = now_ns;
@@ -102,6 +159,7 @@ int store_flush_turn(struct store *store)
 void store_flush_wait(struct store *store, int timeout_ms)
 {
     room_enter(&store->tail.room);
+    gather_wait(store);
     if (!store->tail.flush_asked)
         room_wait(&store->tail.room, timeout_ms);
     room_leave(&store->tail.room);
@@ -110,8 +168,9 @@ void store_flush_wait(struct store *store, int timeout_ms)
 void store_flush_wake(struct store *store)
 {
     room_enter(&store->tail.room);
-    store->tail.flush_asked = true;
-    room_tell(&store->tail.room);
+    store->tail.wake_at = 0;
+    store->tail.gathering.until_ns = 0;
+    flush_ask(&store->tail);
     room_leave(&store->tail.room);
 }
 

@@ -283,6 +283,97 @@ static void an_append_wakes_the_flusher(void **state)
     house_clear(&h);
 }
 
+/* ---- gathering ---- */
+
+/* A disk whose syncs take their time, by the clock of the test. */
+static struct {
+    struct vfs_calls calls;
+    enum err (*sync)(struct vfs_file *f, struct fault *why);
+    struct clock_manual *clock;
+    uint64_t takes_ms;
+} slow;
+
+static enum err slow_sync(struct vfs_file *f, struct fault *why)
+{
+    clock_manual_advance(slow.clock, slow.takes_ms);
+    return slow.sync(f, why);
+}
+
+static void open_slow_house(struct house *h, uint64_t sync_ms)
+{
+    house_init(h, 1);
+    slow.calls = *h->fault->vfs.calls;
+    slow.sync = slow.calls.sync;
+    slow.calls.sync = slow_sync;
+    slow.clock = &h->clock;
+    slow.takes_ms = sync_ms;
+    h->fault->vfs.calls = &slow.calls;
+    h->options.sync_flush = true;
+    house_must_open(h);
+}
+
+static void *wait_once(void *user)
+{
+    struct house *h = user;
+    store_flush_wait(h->store, 10000);
+    room_enter(&h->store->tail.room);
+    invariant(h->store->tail.records == 40);
+    room_leave(&h->store->tail.room);
+    return NULL;
+}
+
+/* Twenty were confirmed, so twenty more are waited for: one of them alone does not start the next
+ * sync, the last one does. By the clock the flusher would have half a day. */
+static void waits_for_those_it_has_told(void **state)
+{
+    (void)state;
+    struct house h;
+    open_slow_house(&h, 24 * 3600 * 1000);
+    house_must_send(&h, 0, 20);
+    (void)store_flush_turn(h.store);
+    pthread_t flusher;
+    assert_int_equal(pthread_create(&flusher, NULL, wait_once, &h), 0);
+    for (uint64_t n = 20; n < 40; n++)
+        house_must_send(&h, n, 1);
+    (void)pthread_join(flusher, NULL);
+    unsigned long syncs = h.fault->syncs;
+    (void)store_flush_turn(h.store);
+    assert_int_equal(h.fault->syncs, syncs + 1);
+    assert_int_equal(store_confirmed(h.store), position_get(&h.store->positions.written));
+    house_must_close(&h);
+    house_clear(&h);
+}
+
+/* Nobody comes: the patience is halved each time, and full again when most have come. Whoever wants
+ * to stop does not wait for it. */
+static void is_less_patient_when_few_come(void **state)
+{
+    (void)state;
+    struct house h;
+    open_slow_house(&h, 4);
+    const struct gathering *g = &h.store->tail.gathering;
+    uint64_t patience_ns = 2000000;
+    for (uint64_t n = 0; n < 40; n += 10, patience_ns /= 2) {
+        house_must_send(&h, n, 10);
+        (void)store_flush_turn(h.store);
+        assert_int_equal(g->until_ns - clock_ns(h.options.clock), patience_ns);
+        store_flush_wait(h.store, 0);
+        assert_int_equal(g->until_ns, 0);
+    }
+    house_must_send(&h, 40, 10);
+    (void)store_flush_turn(h.store);
+    house_must_send(&h, 50, 6);
+    store_flush_wait(h.store, 10000);
+    assert_int_equal(g->alone, 0);
+
+    slow.takes_ms = 24 * 3600 * 1000;
+    (void)store_flush_turn(h.store);
+    store_flush_wake(h.store);
+    store_flush_wait(h.store, 10000);
+    house_must_close(&h);
+    house_clear(&h);
+}
+
 /* ---- queues ---- */
 
 /* A queue with two pages of news is synced at the next interval, one with less after a minute; then
@@ -338,6 +429,8 @@ int main(void)
         cmocka_unit_test(queues_whose_folders_cannot_be_opened_stay_dirty),
         test_of_row("FR-2", asynchronous_flush_keeps_its_intervals),
         cmocka_unit_test(an_append_wakes_the_flusher),
+        cmocka_unit_test(waits_for_those_it_has_told),
+        cmocka_unit_test(is_less_patient_when_few_come),
         cmocka_unit_test(keeps_queues_and_checkpoint_by_interval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@ uint64_t store_flushed(struct store *store)
     return position_get(&store->positions.flushed);
 }
 
-void positions_written(struct store *store, uint64_t end)
+void positions_written(struct store *store, uint64_t end, size_t records)
 {
     struct tail *tail = &store->tail;
     room_held(&tail->room);
@@ -34,8 +34,8 @@ void positions_written(struct store *store, uint64_t end)
     if (!store->options.sync_flush) {
         position_raise(&store->positions.confirmed, end);
     } else {
-        tail->flush_asked = true;
-        room_tell(&tail->room);
+        tail->records += records;
+        flush_ask(tail);
     }
 }
 
@@ -52,8 +52,7 @@ bool store_await(struct store *store, struct store_wait *wait)
         wait->link = (struct link){after, after->next};
         after->next->prev = &wait->link;
         after->next = &wait->link;
-        tail->flush_asked = true;
-        room_tell(&tail->room);
+        flush_ask(tail);
     }
     room_leave(&tail->room);
     return passed;

@@ -204,6 +204,15 @@ static inline bool window_has(const struct window *w, uint64_t position)
     return position >= w->from && position - w->from < w->len;
 }
 
+/* The flusher waits for those that it has just told: see flush.c. */
+struct gathering {
+    uint64_t until_ns; /* 0: it does not */
+    uint64_t target;   /* until tail.records is that: so many more, if all come */
+    uint64_t expected;
+    uint64_t flushed;      /* what tail.records was for the last flush */
+    unsigned alone, tries; /* how often in a row few of them came; of so many times */
+};
+
 struct tail {
     struct room room;
     struct segment *seg; /* the file that `written` is in; NULL: not open */
@@ -216,6 +225,9 @@ struct tail {
 
     struct list waits; /* struct store_wait, by rising position */
     bool flush_asked;  /* somebody wants the flusher before its time */
+    uint64_t records;  /* that were appended since the start */
+    uint64_t wake_at;  /* the flusher need not be woken before there are so many */
+    struct gathering gathering;
 };
 
 /* Keeper only. Sees to it that the file behind the last one is there before it is needed. */
@@ -268,8 +280,10 @@ struct flusher {
 
 void position_raise(_Atomic uint64_t *position, uint64_t to);
 uint64_t position_get(const _Atomic uint64_t *position);
-/* Room: tail. Something was written up to `end`. */
-void positions_written(struct store *store, uint64_t end);
+/* Room: tail. Something was written up to `end`: so many records. */
+void positions_written(struct store *store, uint64_t end, size_t records);
+/* Room: tail. Somebody wants a flush. */
+void flush_ask(struct tail *tail);
 void waits_complete(struct store *store);
 must_check enum err log_flush(struct store *store, uint64_t upto, int64_t upto_ms,
                               struct fault *why);
