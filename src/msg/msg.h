@@ -103,13 +103,12 @@ struct prop {
 /* Yields the pairs in order; skips items without a separator, or with an empty name or value, as
  * the official readers do. `*rest` starts as the whole text. */
 bool props_next(struct bytes *rest, struct prop *out);
-bool props_get(struct bytes text, struct bytes name, struct bytes *value);
+bool props_get(struct bytes text, struct bytes name, struct bytes *value); /* the last one wins */
 /* What queues and index are made of, found in one walk; empty: it is not there. */
 struct marks {
     struct bytes unique, keys, tags, delay;
 };
 struct marks props_marks(struct bytes text);
-/* the last one wins */
 /* Appends NAME \1 VALUE \2, adding the separator that an older client may have left out before it:
  * `w` starts where the text starts. */
 void props_add(struct wr *w, struct bytes name, struct bytes value);
