@@ -124,4 +124,34 @@ def _():
         tap.equal(client.wait(opaque, 10).code, r.PULL_NOT_FOUND, "answer")
 
 
+@tap.test("all sixteen retries with the real ladder, and the dead letter behind them, in seconds")
+def _():
+    minute = 60 * 1000
+    ladder = [10000, 30000, *(n * minute for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120))]
+    with daemons.Daemon(args=["--clock", "virtual"]) as d, r.Client(d.broker) as client:
+        heart = r.dumps({"clientID": "l@1", "producerDataSet": [], "consumerDataSet": [
+            {"groupName": "losers", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+             "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False, "subscriptionDataSet": []}]})
+        tap.equal(client.request(r.HEART_BEAT, body=heart).code, r.SUCCESS, "heartbeat")
+        tap.equal(send(client, "Ladder").code, r.SUCCESS, "send")
+        [message] = r.messages(client.request(r.PULL_MESSAGE, pull_fields("Ladder", 0, 0)).body)
+        first = message
+        for step, delay_ms in enumerate(ladder):
+            begin = now_ms(client)
+            back = client.request(r.CONSUMER_SEND_MSG_BACK, {"offset": message.physical_offset, "group": "losers",
+                                                             "delayLevel": 0, "originMsgId": first.unique_key,
+                                                             "originTopic": "Ladder", "maxReconsumeTimes": 16})
+            tap.equal(back.code, r.SUCCESS, "sending back (%s)" % back.remark)
+            advance(client, delay_ms)
+            process.wait_until(lambda: offset_of(client, r.GET_MAX_OFFSET, "%RETRY%losers") == step + 1, 20,
+                               "retry %d" % (step + 1))
+            [message] = r.messages(client.request(r.PULL_MESSAGE, pull_fields("%RETRY%losers", step, 0)).body)
+            tap.check(message.store_time >= begin + delay_ms, "retry %d came early" % (step + 1))
+            tap.equal((message.reconsume_times, message.unique_key), (step + 1, first.unique_key), "retry")
+        client.request(r.CONSUMER_SEND_MSG_BACK, {"offset": message.physical_offset, "group": "losers", "delayLevel": 0,
+                                                  "originMsgId": first.unique_key, "originTopic": "Ladder",
+                                                  "maxReconsumeTimes": 16})
+        process.wait_until(lambda: offset_of(client, r.GET_MAX_OFFSET, "%DLQ%losers") == 1, 20, "the dead letter")
+
+
 tap.main()
