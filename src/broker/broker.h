@@ -267,6 +267,23 @@ void broker_session_gone(struct broker *broker, struct counted *session);
 must_check enum err broker_consumer_ids(struct broker *broker, struct bytes group,
                                         struct arena *arena, struct bytes **ids, size_t *n);
 
+/* ---- ordered consumption ---- */
+
+#define LOCK_BATCH_MAX 16384 /* queues in one request */
+
+struct lock_wish {
+    struct bytes topic;
+    int32_t queue_id;
+    bool granted; /* afterwards */
+};
+/* Takes or renews the locks of queues for a client of a group; one that another client has, or of a
+ * queue that does not exist, is not granted. ERR_INVALID: a name, or too many at once. */
+must_check enum err broker_lock(struct broker *broker, struct bytes group, struct bytes client_id,
+                                struct lock_wish *wishes, size_t n, struct fault *why);
+/* Gives back those that are the client's own. */
+must_check enum err broker_unlock(struct broker *broker, struct bytes group, struct bytes client_id,
+                                  const struct lock_wish *wishes, size_t n, struct fault *why);
+
 /* ---- what the name servers are told ---- */
 
 must_check enum err broker_topics(struct broker *broker, struct arena *arena,

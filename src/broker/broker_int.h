@@ -171,6 +171,9 @@ struct broker {
     uint32_t n_holds;
     int64_t delay_saved[DELAY_LEVELS]; /* by level; -1: not in the table */
     struct delay *delay;               /* delay.c; but for opening, broker_delay_turn's own */
+    struct map lock_groups; /* group → struct lock_group */
+    struct list locks_by_time;
+    uint32_t n_locks;
 };
 
 /* ---- afterwards ---- */
@@ -284,6 +287,12 @@ bool filter_wants_props(const struct filter *f, struct bytes props);
 /* The same number for expressions that mean the same, as far as that is easy to say: tags in any
  * order. */
 uint64_t filter_mark(struct bytes expression, struct bytes type);
+
+/* ---- order.c, room: core ---- */
+
+void locks_expire(struct broker *b);                  /* lets go of those not renewed for 60 s */
+bool locks_any(struct broker *b, struct bytes group); /* the group consumes in order */
+void locks_clear(struct broker *b);                   /* no key needed: at the end */
 
 /* ---- offsets.c, room: core ---- */
 

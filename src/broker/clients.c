@@ -164,6 +164,7 @@ void broker_client_turn(struct broker *b)
         member->expired = true;
         member_remove(b, member, &after);
     }
+    locks_expire(b);
     room_leave(&b->room);
     after_run(b, &after);
 }

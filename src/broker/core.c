@@ -57,6 +57,7 @@ static void core_init(struct broker *b)
     b->added = buf_upto(4096);
     b->forbidden = buf_upto(16 << 20);
     list_init(&b->members_by_time);
+    list_init(&b->locks_by_time);
     for (size_t i = 0; i < DELAY_LEVELS; i++)
         b->delay_saved[i] = -1;
     for (size_t i = 0; i < HOLD_SLOTS; i++)
@@ -81,9 +82,10 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
     }
 
     b->dice = dice_seeded(options->seed);
-    enum { MAPS = 8 };
-    struct map *maps[MAPS] = {&b->topics,    &b->groups,  &b->progress, &b->consumers,
-                              &b->producers, &b->members, &b->visitors, &b->waiting};
+    enum { MAPS = 9 };
+    struct map *maps[MAPS] = {&b->topics,    &b->groups,    &b->progress,
+                              &b->consumers, &b->producers, &b->members,
+                              &b->visitors,  &b->waiting,   &b->lock_groups};
     for (size_t i = 0; i < MAPS; i++)
         map_init(maps[i], dice_next(&b->dice));
     b->hold_tick = clock_ns(b->clock) / HOLD_SLOT_NS;
@@ -129,6 +131,7 @@ static void broker_free(struct broker *b)
     size_t i;
     void *each;
     clients_clear(b);
+    locks_clear(b);
     for (i = 0; (each = map_next(&b->topics, &i));)
         topic_free(each);
     for (i = 0; (each = map_next(&b->groups, &i));)

@@ -88,6 +88,28 @@ void topic_list_write(struct buf *out, const struct bytes *topics, size_t n,
                       struct bytes broker_addr);
 void kv_table_write(struct buf *out, const struct kv *pairs, size_t n); /* {"table":{…}} */
 
+/* ---- LOCK_BATCH_MQ, UNLOCK_BATCH_MQ ---- */
+
+struct queue_name {
+    struct bytes topic, broker;
+    int32_t queue_id;
+};
+
+struct lock_batch {
+    struct bytes group, client_id;
+    struct queue_name *queues;
+    size_t n_queues;
+};
+
+must_check enum err lock_batch_read(struct bytes body, struct arena *arena, struct lock_batch *out);
+void lock_batch_write(struct buf *out, const struct lock_batch *batch);
+/* {"lockOKMQSet":[…]} */
+void locked_write(struct buf *out, const struct queue_name *queues, size_t n);
+must_check enum err locked_read(struct bytes body, struct arena *arena, struct queue_name **out,
+                                size_t *n);
+struct json_out;
+void queue_name_write(struct json_out *w, const struct queue_name *queue);
+
 /* ---- groups ---- */
 
 /* {"consumerIdList":[…]} */

@@ -84,6 +84,25 @@ static void route(struct bytes body, bool quoted, struct arena *arena)
     buf_clear(&twice);
 }
 
+static void locks(struct bytes body, struct arena *arena)
+{
+    struct lock_batch b, again;
+    enum err err = lock_batch_read(body, arena, &b);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    if (err || body.len > 4096)
+        return;
+    struct buf out = buf_upto(ROOM);
+    lock_batch_write(&out, &b);
+    invariant(lock_batch_read(buf_bytes(&out), arena, &again) == OK);
+    invariant(bytes_equal(again.group, b.group));
+    invariant(again.n_queues == b.n_queues);
+    for (size_t i = 0; i < b.n_queues; i++) {
+        invariant(b.queues[i].topic.len > 0);
+        invariant(b.queues[i].queue_id == again.queues[i].queue_id);
+    }
+    buf_clear(&out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -91,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes body = bytes_of(data + 1, size - 1);
     struct arena arena;
     arena_init(&arena, ROOM);
-    switch (data[0] % 8) {
+    switch (data[0] % 9) {
     case 0:
         heartbeat(body, &arena);
         client_check(body, &arena);
@@ -110,6 +129,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 5:
         data_version(body, &arena);
+        break;
+    case 8:
+        locks(body, &arena);
         break;
     default:
         route(body, data[0] % 2, &arena);

@@ -62,6 +62,15 @@ void answer_body(const struct request *rq, struct bytes body)
         reply_end_body(&r, body);
 }
 
+void answer_buf(const struct request *rq, struct buf *body)
+{
+    if (body->err)
+        answer_fault(rq, body->err, NULL);
+    else
+        answer_body(rq, buf_bytes(body));
+    buf_clear(body);
+}
+
 const char *fault_remark(enum err err, const struct fault *why)
 {
     return why && why->text[0] ? why->text : err_text(err);

@@ -115,9 +115,5 @@ void client_list(struct door *door, struct request *rq)
     }
     struct buf body = buf_upto(BODY_MAX);
     consumer_list_write(&body, ids, n);
-    if (body.err)
-        answer_fault(rq, body.err, NULL);
-    else
-        answer_body(rq, buf_bytes(&body));
-    buf_clear(&body);
+    answer_buf(rq, &body);
 }

@@ -89,6 +89,7 @@ void reply_end_body(struct reply *r, struct bytes body);
 
 void answer(const struct request *rq, int32_t code, const char *remark /* or NULL */);
 void answer_body(const struct request *rq, struct bytes body); /* SUCCESS */
+void answer_buf(const struct request *rq, struct buf *body); /* the same, or its failure; clears */
 /* The protocol's code for a failure below the door, with its sentence as remark. */
 void answer_fault(const struct request *rq, enum err err, const struct fault *why);
 int32_t response_code_of(enum err err);
@@ -138,6 +139,7 @@ handler send_back;
 handler pull_message;
 handler query_by_key, query_by_id;
 handler clock_advance;
+handler lock_batch, unlock_batch;
 handler client_heartbeat, client_check, client_unregister, client_list;
 handler offset_query, offset_update, offset_max, offset_min, offset_search, offset_earliest;
 handler route_register, route_unregister, route_by_topic, route_clusters, route_wipe_write,

@@ -25,6 +25,8 @@ static const struct row rows[] = {
     {REQ_UNREGISTER_CLIENT, SIDE_BROKER, client_unregister},
     {REQ_CONSUMER_SEND_MSG_BACK, SIDE_BROKER, send_back},
     {REQ_GET_CONSUMER_LIST_BY_GROUP, SIDE_BROKER, client_list},
+    {REQ_LOCK_BATCH_MQ, SIDE_BROKER, lock_batch},
+    {REQ_UNLOCK_BATCH_MQ, SIDE_BROKER, unlock_batch},
     {REQ_CHECK_CLIENT_CONFIG, SIDE_BROKER, client_check},
     {REQ_PUT_KV_CONFIG, SIDE_NAMES, route_kv_put},
     {REQ_GET_KV_CONFIG, SIDE_NAMES, route_kv_get},

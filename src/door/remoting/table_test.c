@@ -22,6 +22,8 @@ static const int32_t broker_codes[] = {
     REQ_GET_CONSUMER_LIST_BY_GROUP,
     REQ_CHECK_CLIENT_CONFIG,
     REQ_ONCE_ADVANCE_CLOCK,
+    REQ_LOCK_BATCH_MQ,
+    REQ_UNLOCK_BATCH_MQ,
 };
 
 static const int32_t names_codes[] = {
