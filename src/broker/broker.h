@@ -19,6 +19,7 @@
 #define BROKER_BROKER_H
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/dice.h"
@@ -27,6 +28,7 @@
 #include "store/store.h"
 
 struct broker;
+struct offsets_reset;
 
 /* What a service must tell the outside. Called with no key held, on any thread. */
 struct broker_out {
@@ -38,6 +40,11 @@ struct broker_out {
     void (*warn)(void *user, const char *text);
     /* A client was silent too long and is in no group any more: its connection should end. */
     void (*session_expired)(struct counted *session);
+    /* An operator has changed something else that should be on the disk soon. */
+    void (*tables_changed)(void *user);
+    /* An operator wants a group to go on elsewhere; `session` is one of its members, which shall
+     * see to it. */
+    void (*offsets_reset)(struct counted *session, const struct offsets_reset *reset);
     void *user;
 };
 
@@ -54,7 +61,8 @@ struct broker_options {
     int32_t default_queues;
     int32_t dlq_perm; /* of the topics of dead letters, when they are made */
     bool auto_topics, auto_groups, trace_on, long_polling;
-    bool sql92; /* enablePropertyFilter */
+    bool sql92;             /* enablePropertyFilter */
+    bool client_side_reset; /* offsets are reset by the clients, as before 5.0 */
     uint32_t max_message_size;
     uint64_t short_polling_ms;
     /* A new group begins at 0 while no more of the log than this has come since (40 % of RAM);
@@ -166,6 +174,7 @@ struct pulled {
     struct queue *queue;
     struct filter *filter; /* one count is the caller's */
     int32_t topic_sys_flag, group_sys_flag;
+    bool reset; /* nothing was read: an operator wants the group to go on at read.next */
 };
 
 /* ERR_DENIED, ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_INVALID (queue id, group name),
@@ -284,6 +293,104 @@ must_check enum err broker_lock(struct broker *broker, struct bytes group, struc
 must_check enum err broker_unlock(struct broker *broker, struct bytes group, struct bytes client_id,
                                   const struct lock_wish *wishes, size_t n, struct fault *why);
 
+/* ---- administration ---- */
+
+/* Makes a topic or changes it. `changes`: of its attributes, "+key=value,-key"; those of `set` do
+ * not count. ERR_INVALID (a name, a number, an attribute), ERR_BUSY (a limit). */
+must_check enum err broker_topic_set(struct broker *broker, const struct topic_settings *set,
+                                     struct bytes changes, struct fault *why);
+/* With the offsets of all groups in it. Its messages stay until they are old. OK if there is none.
+ */
+must_check enum err broker_topic_delete(struct broker *broker, struct bytes name,
+                                        struct fault *why);
+must_check enum err broker_topic_get(struct broker *broker, struct bytes name, struct arena *arena,
+                                     struct topic_settings *out, struct fault *why);
+must_check enum err broker_group_set(struct broker *broker, const struct group_settings *set,
+                                     struct fault *why);
+must_check enum err broker_group_delete(struct broker *broker, struct bytes name,
+                                        bool clean_offsets, struct fault *why);
+must_check enum err broker_group_get(struct broker *broker, struct bytes name, struct arena *arena,
+                                     struct group_settings *out, struct fault *why);
+
+struct place_reset {
+    int32_t queue_id;
+    int64_t offset;
+};
+struct offsets_reset {
+    struct bytes group, topic;
+    int32_t queue_id;     /* -1: all */
+    int64_t timestamp_ms; /* go on with the first message from then on; -1: with the next to come */
+    int64_t offset;       /* or exactly here, when one queue is named; -1: by time */
+    bool force;           /* only when clients see to it: also forwards */
+    struct place_reset *places; /* afterwards, in the arena */
+    size_t n;
+};
+/* Somebody asks for it: the one way in which an offset goes backwards without the group. OK: the
+ * places are where each queue goes on. ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_RANGE (an offset
+ * that the queue does not have), ERR_NOT_SUBSCRIBED (nobody there to see to it), ERR_UNSUPPORTED (a
+ * client that cannot). */
+must_check enum err broker_offsets_reset(struct broker *broker, struct offsets_reset *reset,
+                                         struct arena *arena, struct fault *why);
+
+struct queue_stat {
+    int64_t min, max, last_ms; /* of the last message; 0: there is none */
+};
+/* Of each queue of a topic, by number. */
+must_check enum err broker_topic_stats(struct broker *broker, struct bytes topic,
+                                       struct arena *arena, struct queue_stat **out, size_t *n,
+                                       struct fault *why);
+
+struct consume_stat {
+    struct bytes topic;
+    int32_t queue_id;
+    int64_t max, offset; /* the queue's end, the group's place */
+    int64_t last_ms;     /* of the last message the group has consumed; 0: unknown */
+};
+/* How far a group has come in the topics named; with none named in all that it has come anywhere
+ * in. `all`: also in those it does not subscribe to now. */
+must_check enum err broker_consume_stats(struct broker *broker, struct bytes group,
+                                         const struct bytes *topics, size_t n_topics, bool all,
+                                         struct arena *arena, struct consume_stat **out, size_t *n);
+/* Groups that subscribe to a topic or have come anywhere in it; each once, in order. */
+must_check enum err broker_topic_groups(struct broker *broker, struct bytes topic,
+                                        struct arena *arena, struct bytes **out, size_t *n);
+
+struct connection {
+    struct bytes client_id;
+    struct addr addr;
+    uint8_t language;
+    int32_t version;
+};
+struct connections {
+    struct connection *list;
+    size_t n;
+    /* Of consumers only. */
+    bool broadcasting, pops, actively;
+    struct bytes from_where;
+    struct subscription *subs;
+    size_t n_subs;
+};
+/* Who is in a group of consumers, or of producers. ERR_NOT_FOUND: nobody. ERR_TOO_BIG: the arena.
+ */
+must_check enum err broker_connections(struct broker *broker, struct bytes group, bool consumers,
+                                       struct arena *arena, struct connections *out);
+/* The connection of one client, counted for the caller; NULL: it is not there. */
+struct counted *broker_consumer_session(struct broker *broker, struct bytes group,
+                                        struct bytes client_id, int32_t *version);
+/* The connection by which a client was last heard of as a producer of any group. */
+struct counted *broker_producer_session(struct broker *broker, struct bytes client_id);
+
+struct broker_numbers {
+    int64_t boot_ms, up_ms;
+    uint64_t put, got;                 /* messages since then */
+    double put_rates[3], got_rates[3]; /* a second, over the last 10, 60 and 600 s */
+    uint64_t log_first, log_end;
+    int64_t earliest_ms; /* when the first message there is was stored; -1: there is none */
+    double disk_used;    /* 0 to 1 */
+    size_t topics, groups, clients, holds;
+};
+void broker_numbers(struct broker *broker, struct broker_numbers *out);
+
 /* ---- what the name servers are told ---- */
 
 must_check enum err broker_topics(struct broker *broker, struct arena *arena,
@@ -295,6 +402,9 @@ must_check enum err broker_topics(struct broker *broker, struct arena *arena,
 enum table_name { TABLE_TOPICS, TABLE_GROUPS, TABLE_OFFSETS, TABLE_DELAYS };
 /* Whether the text of a table's file can be read: OK or ERR_DAMAGED. Pure. */
 must_check enum err table_check(enum table_name which, struct bytes text, struct fault *why);
+/* The text as it would be in the file now. */
+must_check enum err broker_table_write(struct broker *broker, enum table_name which,
+                                       struct buf *out);
 
 /* ---- turns ---- */
 

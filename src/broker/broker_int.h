@@ -48,6 +48,15 @@ struct topic {
     char text[];
 };
 
+/* A deleted topic; tombs.c. */
+struct tomb {
+    int64_t end;   /* of all its queues together, when it was deleted */
+    int64_t found; /* while counting: the same now */
+    bool seen;     /* while counting: the store has a queue of it */
+    size_t name_len;
+    char name[];
+};
+
 struct group {
     struct group_settings set; /* its slices point into this allocation */
     char text[];
@@ -58,6 +67,7 @@ struct group {
 struct place {
     int32_t queue_id;
     int64_t offset;
+    bool reset; /* by an operator, and no reader has been told yet */
 };
 struct progress {
     struct place *places; /* by queue number, rising */
@@ -74,18 +84,26 @@ struct verdict {
     char *reason; /* of `err`; NULL: no memory for it */
 };
 
+#define SUB_SHOWN 1024 /* bytes of an expression that are kept as text */
+struct sub_shown {
+    size_t type_len, expression_len;
+    char text[]; /* the type, the expression */
+};
+
 struct sub {
     int64_t version;
     uint64_t mark; /* the same for the same topic and expression */
     bool wanted;   /* while a heartbeat is worked in: it still names this topic */
     struct verdict verdict;
+    struct sub_shown *shown; /* what an operator sees of it; NULL: there was no memory */
     size_t topic_len;
     char topic[];
 };
 
 /* The clients of one group: its consumers or its producers. Exists while it has members. */
 struct crowd {
-    bool consumes, broadcasting;
+    bool consumes, broadcasting, pops, actively;
+    char from_where[32]; /* CONSUME_FROM_…, as the last member said it */
     struct list members;
     size_t n_members;
     struct map speakers; /* client id → the member that spoke last under it */
@@ -143,6 +161,19 @@ struct table {
     uint64_t changes, saved; /* equal: the file is up to date */
 };
 
+/* numbers.c */
+#define SAMPLES 61
+struct sample {
+    uint64_t at_ns, put, got;
+};
+struct numbers {
+    _Atomic uint64_t put, got; /* messages */
+    int64_t boot_ms;
+    uint64_t boot_ns;
+    struct sample samples[SAMPLES]; /* a ring */
+    size_t n;                       /* how many were ever taken */
+};
+
 struct broker {
     struct store *store;
     struct vfs *vfs;
@@ -155,15 +186,19 @@ struct broker {
     char note[512];
     struct filters filters;
 
+    struct numbers numbers; /* the samples are in the room, the totals anybody's */
+
     struct room room; /* core */
     struct dice dice;
     struct table tables[TABLES];
     struct map topics, groups;       /* name → struct topic, struct group */
+    struct map tombs;                /* name → struct tomb */
     struct buf forbidden;            /* forbiddenTable of subscriptionGroup.json, kept as it was */
     struct map progress;             /* topic@group → struct progress */
     struct map consumers, producers; /* group → struct crowd */
     struct map members;              /* crowd and session → struct member */
     struct map visitors;             /* session → struct visitor */
+    struct map callers;              /* client id → struct member: as a producer, heard of last */
     struct list members_by_time;
     struct map waiting; /* queue → struct waiting */
     struct list hold_slots[HOLD_SLOTS];
@@ -171,7 +206,7 @@ struct broker {
     uint32_t n_holds;
     int64_t delay_saved[DELAY_LEVELS]; /* by level; -1: not in the table */
     struct delay *delay;               /* delay.c; but for opening, broker_delay_turn's own */
-    struct map lock_groups; /* group → struct lock_group */
+    struct map lock_groups;            /* group → struct lock_group */
     struct list locks_by_time;
     uint32_t n_locks;
 };
@@ -195,8 +230,9 @@ struct warning {
 struct after {
     struct notice *notices;
     struct warning *warnings;
-    struct list gone; /* members that are no more, by their by_time */
-    bool topics_changed;
+    struct list gone;  /* members that are no more, by their by_time */
+    struct list woken; /* holds, by their by_queue */
+    bool topics_changed, tables_changed;
 };
 
 void after_init(struct after *after);
@@ -230,6 +266,22 @@ must_check enum err topics_add_system(struct broker *b);
 must_check enum err topics_add_stored(struct broker *b);
 void topic_free(struct topic *topic);
 
+/* ---- tombs.c, room: core ---- */
+
+bool tomb_find(struct broker *b, struct bytes name);
+must_check enum err tomb_make(struct broker *b, struct bytes name, struct fault *why);
+/* Without asking for the limit. */
+must_check enum err tomb_put(struct broker *b, struct bytes name, int64_t end);
+void tomb_remove(struct broker *b, struct bytes name);
+void tombs_tidy(struct broker *b);  /* lets go of those that are not needed */
+void tombs_clear(struct broker *b); /* no key needed: at the end */
+
+/* ---- hold.c ---- */
+
+/* Room: core. Takes all readers that wait at the queue, to be woken by holds_wake. */
+void holds_take(struct broker *b, struct queue *queue, struct list *woken);
+void holds_wake(struct list *woken); /* no key held */
+
 /* ---- groups.c, room: core ---- */
 
 struct group *group_find(struct broker *b, struct bytes name);
@@ -243,7 +295,8 @@ must_check enum err groups_add_system(struct broker *b);
 /* ---- clients.c, room: core ---- */
 
 const struct crowd *consumers_find(struct broker *b, struct bytes group);
-void clients_clear(struct broker *b); /* no key needed: at the end */
+void clients_clear(struct broker *b);             /* no key needed: at the end */
+size_t names_tidy(struct bytes *names, size_t n); /* sorts, each once; how many are left */
 
 /* ---- subs.c: what a group subscribes to ---- */
 
@@ -288,6 +341,11 @@ bool filter_wants_props(const struct filter *f, struct bytes props);
  * order. */
 uint64_t filter_mark(struct bytes expression, struct bytes type);
 
+/* ---- numbers.c ---- */
+
+void numbers_init(struct broker *b);
+void numbers_sample(struct broker *b); /* room: core; call it often */
+
 /* ---- order.c, room: core ---- */
 
 void locks_expire(struct broker *b);                  /* lets go of those not renewed for 60 s */
@@ -304,6 +362,18 @@ must_check enum err progress_set(struct broker *b, struct bytes group, struct by
 must_check enum err progress_put(struct broker *b, struct bytes key, const struct place *places,
                                  size_t n);
 void progress_free(struct progress *p);
+/* All of a topic, or of a group: the one that has a name. */
+must_check enum err progress_remove(struct broker *b, struct bytes topic, struct bytes group);
+/* An operator puts it anywhere; a reader is told with its next pull, and what it commits until then
+ * is what it knew before, and is not taken. */
+must_check enum err progress_reset(struct broker *b, struct bytes group, struct bytes topic,
+                                   int32_t queue_id, int64_t offset);
+bool progress_was_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id);
+/* True once after each reset: its reader is told now. */
+bool progress_take_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
+                         int64_t *offset);
+/* Splits topic@group. */
+void progress_names(const struct progress *p, struct bytes *topic, struct bytes *group);
 
 /* ---- delay.c ---- */
 

@@ -25,6 +25,7 @@ static struct member *member_find(struct broker *b, struct map *crowds, struct b
 static void crowd_tell(struct broker *b, const struct crowd *crowd, struct after *after);
 static void crowd_free(struct crowd *crowd);
 static struct bytes member_id(const struct member *member);
+static enum err caller_put(struct broker *b, struct member *member);
 
 enum err broker_producer_seen(struct broker *b, const struct client *client, struct bytes group,
                               struct fault *why)
@@ -38,6 +39,8 @@ enum err broker_producer_seen(struct broker *b, const struct client *client, str
     after_init(&after);
     room_enter(&b->room);
     err = member_seen(b, client, &b->producers, group, &member, &is_new, &after, why);
+    if (!err)
+        err = caller_put(b, member);
     room_leave(&b->room);
     after_run(b, &after);
     return err;
@@ -69,6 +72,16 @@ static void member_compare(struct broker *b, struct member *member, const struct
     }
 }
 
+static void crowd_note(struct crowd *crowd, const struct membership *m)
+{
+    crowd->broadcasting = m->broadcasting;
+    crowd->pops = m->pops;
+    crowd->actively = m->actively;
+    struct wr w = wr_over(crowd->from_where, sizeof crowd->from_where - 1);
+    wr_bytes_of(&w, m->from_where);
+    crowd->from_where[w.full ? 0 : wr_len(&w)] = 0;
+}
+
 /* Room: core. */
 static enum err consumer_seen(struct broker *b, const struct client *client,
                               const struct membership *m, struct subs_ready *ready,
@@ -89,7 +102,7 @@ static enum err consumer_seen(struct broker *b, const struct client *client,
     if (err)
         return err;
     invariant(member);
-    member->crowd->broadcasting = m->broadcasting;
+    crowd_note(member->crowd, m);
     if (!m->without_subs) {
         bool subs_changed = false;
         member_compare(b, member, m, ready, after);
@@ -165,21 +178,20 @@ void broker_client_turn(struct broker *b)
         member_remove(b, member, &after);
     }
     locks_expire(b);
+    numbers_sample(b);
     room_leave(&b->room);
     after_run(b, &after);
 }
 
-static int ids_compare(const void *a, const void *b)
+static int names_compare(const void *a, const void *b)
 {
     return bytes_compare(*(const struct bytes *)a, *(const struct bytes *)b);
 }
 
-/* Each id once, in order. Twice the same would make every client of the group leave a share of the
- * queues to one that does not exist. */
-static size_t ids_tidy(struct bytes *ids, size_t n)
+size_t names_tidy(struct bytes *ids, size_t n)
 {
     size_t kept = 0;
-    qsort(ids, n, sizeof *ids, ids_compare);
+    qsort(ids, n, sizeof *ids, names_compare);
     for (size_t i = 0; i < n; i++)
         if (kept == 0 || !bytes_equal(ids[i], ids[kept - 1]))
             ids[kept++] = ids[i];
@@ -212,7 +224,9 @@ enum err broker_consumer_ids(struct broker *b, struct bytes group, struct arena 
     room_leave(&b->room);
     if (err)
         return err;
-    *n = ids_tidy(copies, at);
+    /* Twice the same would make every client of the group leave a share of the queues to one that
+     * does not exist. */
+    *n = names_tidy(copies, at);
     *ids = copies;
     return OK;
 }
@@ -398,21 +412,34 @@ static struct bytes member_id(const struct member *member)
     return bytes_of(member->id, member->id ? member->id_len : 0);
 }
 
-/* It speaks no more under its present id. */
-static void member_hush(struct member *member)
+/* Room: core. */
+static enum err caller_put(struct broker *b, struct member *member)
 {
-    struct map *speakers = &member->crowd->speakers;
-    if (map_get(speakers, member_id(member)) == member)
-        (void)map_remove(speakers, member_id(member));
+    room_held(&b->room);
+    if (map_get(&b->callers, member_id(member)) == member)
+        return OK;
+    (void)map_remove(&b->callers, member_id(member)); /* its key is another member's text */
+    return map_put(&b->callers, member_id(member), member);
 }
 
-/* The same connection may come back under another client id. */
-static enum err member_rename(struct member *member, struct bytes id, bool *renamed)
+/* Room: core. It speaks no more under its present id. */
+static void member_hush(struct broker *b, struct member *member)
+{
+    room_held(&b->room);
+    struct map *maps[] = {&member->crowd->speakers, &b->callers};
+    for (size_t i = 0; i < 2; i++)
+        if (map_get(maps[i], member_id(member)) == member)
+            (void)map_remove(maps[i], member_id(member));
+}
+
+/* Room: core. The same connection may come back under another client id. */
+static enum err member_rename(struct broker *b, struct member *member, struct bytes id,
+                              bool *renamed)
 {
     *renamed = !member->id || !bytes_equal(member_id(member), id);
     if (!*renamed)
         return OK;
-    member_hush(member);
+    member_hush(b, member);
     char *copy = malloc(id.len + 1);
     if (!copy)
         return ERR_NO_MEMORY;
@@ -475,7 +502,7 @@ static enum err member_seen(struct broker *b, const struct client *client, struc
     member->version = client->version;
     member->addr = client->addr;
     bool renamed;
-    err = member_rename(member, client->id, &renamed);
+    err = member_rename(b, member, client->id, &renamed);
     if (err)
         return err; /* it stays under its old name, a new one without */
     member_speaks(b, member, !fresh && !renamed, after);
@@ -491,7 +518,7 @@ static void member_remove(struct broker *b, struct member *member, struct after 
     struct crowd *crowd = member->crowd;
     void *removed = map_remove(&b->members, bytes_of(&member->key, sizeof member->key));
     invariant(removed == member);
-    member_hush(member);
+    member_hush(b, member);
     list_remove(&member->in_crowd);
     crowd->n_members--;
     list_remove(&member->in_session);
@@ -518,6 +545,7 @@ void clients_clear(struct broker *b)
     struct visitor *visitor;
     for (size_t i = 0; (visitor = map_next(&b->visitors, &i));)
         free(visitor);
+    map_clear(&b->callers);
     map_clear(&b->visitors);
     map_clear(&b->members);
 }

@@ -82,12 +82,13 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
     }
 
     b->dice = dice_seeded(options->seed);
-    enum { MAPS = 9 };
-    struct map *maps[MAPS] = {&b->topics,    &b->groups,    &b->progress,
-                              &b->consumers, &b->producers, &b->members,
-                              &b->visitors,  &b->waiting,   &b->lock_groups};
+    enum { MAPS = 11 };
+    struct map *maps[MAPS] = {&b->topics,      &b->groups,  &b->progress, &b->consumers,
+                              &b->producers,   &b->members, &b->visitors, &b->waiting,
+                              &b->lock_groups, &b->tombs,   &b->callers};
     for (size_t i = 0; i < MAPS; i++)
         map_init(maps[i], dice_next(&b->dice));
+    numbers_init(b);
     b->hold_tick = clock_ns(b->clock) / HOLD_SLOT_NS;
     return OK;
 }
@@ -132,6 +133,7 @@ static void broker_free(struct broker *b)
     void *each;
     clients_clear(b);
     locks_clear(b);
+    tombs_clear(b);
     for (i = 0; (each = map_next(&b->topics, &i));)
         topic_free(each);
     for (i = 0; (each = map_next(&b->groups, &i));)
@@ -159,6 +161,7 @@ void after_init(struct after *after)
 {
     *after = (struct after){0};
     list_init(&after->gone);
+    list_init(&after->woken);
 }
 
 static void notice_send(struct broker *b, struct notice *notice)
@@ -211,6 +214,9 @@ void after_run(struct broker *b, struct after *after)
         free(member->id);
         free(member);
     }
+    holds_wake(&after->woken);
     if (after->topics_changed && b->out && b->out->topics_changed)
         b->out->topics_changed(b->out->user);
+    if (after->tables_changed && b->out && b->out->tables_changed)
+        b->out->tables_changed(b->out->user);
 }

@@ -17,7 +17,6 @@ static enum err hold_add(struct broker *b, struct hold *hold);
 static void hold_remove(struct broker *b, struct hold *hold);
 static void arrivals_meet(struct broker *b, const struct arrival *news, size_t n,
                           struct list *woken);
-static void wake_all(struct list *woken);
 
 enum err broker_hold(struct broker *b, struct hold *hold, uint64_t wait_ms)
 {
@@ -68,7 +67,7 @@ void broker_dispatch_turn(struct broker *b)
         if (b->n_holds > 0)
             arrivals_meet(b, news, n, &woken);
         room_leave(&b->room);
-        wake_all(&woken);
+        holds_wake(&woken);
     }
 }
 
@@ -95,7 +94,7 @@ void broker_hold_turn(struct broker *b)
     }
     b->hold_tick = now_tick;
     room_leave(&b->room);
-    wake_all(&woken);
+    holds_wake(&woken);
 }
 
 /* ---- inside ---- */
@@ -174,8 +173,20 @@ static void arrivals_meet(struct broker *b, const struct arrival *news, size_t n
     }
 }
 
+/* Room: core. */
+void holds_take(struct broker *b, struct queue *queue, struct list *woken)
+{
+    room_held(&b->room);
+    struct waiting *waiting = map_get(&b->waiting, pointer_key(&queue));
+    if (!waiting)
+        return;
+    list_each(k, &waiting->holds)
+        hold_remove(b, list_entry(k, struct hold, by_queue));
+    list_append_all(woken, &waiting->holds);
+}
+
 /* No key held. A hold may be gone as soon as it was woken. */
-static void wake_all(struct list *woken)
+void holds_wake(struct list *woken)
 {
     for (struct link *k; (k = list_pop(woken));) {
         struct hold *hold = list_entry(k, struct hold, by_queue);

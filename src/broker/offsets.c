@@ -25,6 +25,8 @@ enum err broker_offset_commit(struct broker *b, struct bytes group, struct bytes
     else if (queue_id < 0 || queue_id >= topic_width(known))
         err = fault_set(why, ERR_INVALID, "queueId[%d] is illegal, topic[%.*s] has %d queues",
                         queue_id, BRIEF(topic), topic_width(known));
+    else if (progress_was_reset(b, group, topic, queue_id))
+        err = OK; /* answered so by Apache's broker too: its reader will hear of the reset */
     else
         err = progress_set(b, group, topic, queue_id, offset);
     room_leave(&b->room);
@@ -140,6 +142,77 @@ int64_t progress_get(struct broker *b, struct bytes group, struct bytes topic, i
     return i < p->n && p->places[i].queue_id == queue_id ? p->places[i].offset : -1;
 }
 
+/* Room: core. */
+static struct place *progress_place(struct broker *b, struct bytes group, struct bytes topic,
+                                    int32_t queue_id)
+{
+    room_held(&b->room);
+    uint8_t text[PROGRESS_KEY_MAX];
+    struct progress *p = map_get(&b->progress, key_make(text, group, topic));
+    size_t i = p ? place_find(p, queue_id) : 0;
+    return p && i < p->n && p->places[i].queue_id == queue_id ? &p->places[i] : NULL;
+}
+
+enum err progress_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
+                        int64_t offset)
+{
+    enum err err = progress_set(b, group, topic, queue_id, offset);
+    if (!err)
+        progress_place(b, group, topic, queue_id)->reset = true;
+    return err;
+}
+
+bool progress_was_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id)
+{
+    const struct place *place = progress_place(b, group, topic, queue_id);
+    return place && place->reset;
+}
+
+bool progress_take_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
+                         int64_t *offset)
+{
+    struct place *place = progress_place(b, group, topic, queue_id);
+    if (!place || !place->reset)
+        return false;
+    place->reset = false;
+    *offset = place->offset;
+    return true;
+}
+
+/* Neither a topic nor a group has an @ in its name. */
+void progress_names(const struct progress *p, struct bytes *topic, struct bytes *group)
+{
+    const char *at = memchr(p->key, '@', p->key_len);
+    size_t len = at ? (size_t)(at - p->key) : p->key_len;
+    *topic = bytes_of(p->key, len);
+    *group = at ? bytes_of(at + 1, p->key_len - len - 1) : (struct bytes){0};
+}
+
+/* Room: core. */
+enum err progress_remove(struct broker *b, struct bytes topic, struct bytes group)
+{
+    room_held(&b->room);
+    struct progress **found = calloc(b->progress.n + 1, sizeof(struct progress *));
+    if (!found)
+        return ERR_NO_MEMORY;
+    size_t n = 0;
+    struct progress *p;
+    for (size_t i = 0; (p = map_next(&b->progress, &i));) {
+        struct bytes its_topic, its_group;
+        progress_names(p, &its_topic, &its_group);
+        if (topic.len ? bytes_equal(topic, its_topic) : bytes_equal(group, its_group))
+            found[n++] = p;
+    }
+    for (size_t i = 0; i < n; i++) {
+        (void)map_remove(&b->progress, bytes_of(found[i]->key, found[i]->key_len));
+        progress_free(found[i]);
+    }
+    free(found);
+    if (n > 0)
+        table_changed(b, TABLE_OFFSETS);
+    return OK;
+}
+
 void progress_free(struct progress *p)
 {
     if (p)
@@ -179,7 +252,7 @@ static enum err place_set(struct progress *p, int32_t queue_id, int64_t offset)
         p->cap = cap;
     }
     memmove(&p->places[i + 1], &p->places[i], (p->n - i) * sizeof *p->places);
-    p->places[i] = (struct place){queue_id, offset};
+    p->places[i] = (struct place){.queue_id = queue_id, .offset = offset};
     p->n++;
     return OK;
 }

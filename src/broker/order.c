@@ -90,7 +90,7 @@ static enum err names_check(struct bytes group, struct bytes client_id, size_t n
 void locks_expire(struct broker *b)
 {
     room_held(&b->room);
-    uint64_t now_ns = clock_ns(b->clock);
+    uint64_t now_ns = clock_ns(b->peer_clock);
     for (struct link *k; (k = list_first(&b->locks_by_time));) {
         struct lock *lock = list_entry(k, struct lock, by_time);
         if (now_ns - lock->seen_ns <= LOCK_LIFE_NS)
@@ -188,7 +188,7 @@ static enum err lock_add(struct broker *b, struct lock_group *group, struct byte
     if (!lock)
         return ERR_NO_MEMORY;
     lock->group = group;
-    lock->seen_ns = clock_ns(b->clock);
+    lock->seen_ns = clock_ns(b->peer_clock);
     lock->key_len = key.len;
     lock->owner_len = client_id.len;
     memcpy(lock->text, key.at, key.len);
@@ -218,7 +218,7 @@ static bool lock_wish(struct broker *b, struct bytes name, struct bytes client_i
     if (lock && !lock_is_of(lock, client_id))
         return false;
     if (lock) {
-        lock->seen_ns = clock_ns(b->clock);
+        lock->seen_ns = clock_ns(b->peer_clock);
         list_remove(&lock->by_time);
         list_add_tail(&b->locks_by_time, &lock->by_time);
         return true;

@@ -6,6 +6,8 @@ struct allowed {
     struct queue *queue;
     struct filter *filter; /* a count of it */
     int32_t topic_sys_flag, group_sys_flag;
+    bool reset;
+    int64_t reset_to;
 };
 
 static enum err pull_allow(struct broker *b, const struct pull *pull, enum err filter_err,
@@ -42,6 +44,13 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
     out->filter = a.filter;
     out->topic_sys_flag = a.topic_sys_flag;
     out->group_sys_flag = a.group_sys_flag;
+    out->reset = a.reset;
+    if (a.reset) {
+        out->read = (struct read_result){.status = READ_TOO_SMALL, .next = a.reset_to};
+        out->read.min = queue_min(b->store, a.queue);
+        out->read.max = queue_max(a.queue);
+        return OK;
+    }
     uint32_t count = pull->max_count < PULL_COUNT ? pull->max_count : PULL_COUNT;
     struct read_request request = {
         .offset = pull->offset,
@@ -52,6 +61,7 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
         .wants_props = filter_by_props(a.filter) ? wants_props : NULL,
     };
     store_read(b->store, out->queue, &request, &out->read);
+    atomic_fetch_add_explicit(&b->numbers.got, out->read.count, memory_order_relaxed);
     return OK;
 }
 
@@ -134,6 +144,10 @@ static enum err pull_allow(struct broker *b, const struct pull *pull, enum err f
                          pull->queue_id, BRIEF(pull->topic));
     out->topic_sys_flag = topic->set.sys_flag;
     out->group_sys_flag = group->set.sys_flag;
+
+    out->reset = progress_take_reset(b, pull->group, pull->topic, pull->queue_id, &out->reset_to);
+    if (out->reset)
+        return OK; /* what it carries along is from before */
 
     /* What a pull carries along may be older than what somebody asked for explicitly. */
     if (pull->commit && pull->commit_offset >= 0 &&

@@ -33,6 +33,11 @@ static const struct {
 
 /* ---- saving ---- */
 
+void table_write(struct broker *b, enum table_name which, struct json_out *w)
+{
+    files[which].write(b, w);
+}
+
 void table_changed(struct broker *b, enum table_name which)
 {
     room_held(&b->room);
@@ -152,6 +157,9 @@ static enum err topics_load(struct broker *b, struct bytes text, struct arena *a
     struct topic *made;
     for (size_t i = 0; !err && i < t.n; i++)
         err = topic_put(b, &t.rows[i], &made);
+    for (size_t i = 0; !err && i < t.n_deleted; i++)
+        if (!topic_find(b, t.deleted[i].name))
+            err = tomb_put(b, t.deleted[i].name, t.deleted[i].end);
     if (!err)
         b->tables[TABLE_TOPICS].version = t.version;
     return err;

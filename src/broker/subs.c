@@ -98,9 +98,25 @@ void subs_ready_clear(struct subs_ready *ready)
 
 /* ---- the group's table ---- */
 
+static struct sub_shown *shown_make(const struct subscription *s)
+{
+    size_t type = s->expression_type.len < SUB_SHOWN ? s->expression_type.len : SUB_SHOWN;
+    size_t expression = s->expression.len < SUB_SHOWN ? s->expression.len : SUB_SHOWN;
+    struct sub_shown *shown = malloc(sizeof *shown + type + expression);
+    if (!shown)
+        return NULL;
+    shown->type_len = type;
+    shown->expression_len = expression;
+    struct wr w = wr_over(shown->text, type + expression);
+    wr_bytes_of(&w, bytes_of(s->expression_type.at, type));
+    wr_bytes_of(&w, bytes_of(s->expression.at, expression));
+    return shown;
+}
+
 static void sub_free(struct sub *sub)
 {
     verdict_clear(&sub->verdict);
+    free(sub->shown);
     free(sub);
 }
 
@@ -125,6 +141,8 @@ static void sub_set(struct broker *b, struct sub *sub, const struct subscription
     ready->made = false;
     sub->version = s->version;
     sub->mark = ready->mark;
+    free(sub->shown);
+    sub->shown = shown_make(s);
 }
 
 /* Room: core. */

@@ -45,6 +45,23 @@ static bool queues_possible(int32_t n)
     return n >= 0 && n <= QUEUES_MAX;
 }
 
+static enum err deleted_read(const struct json *table, struct arena *arena, struct topic_rows *t,
+                             struct fault *why)
+{
+    if (!table || table->type != JSON_OBJECT)
+        return OK;
+    t->deleted = arena_alloc(arena, (table->n + 1) * sizeof *t->deleted);
+    if (!t->deleted)
+        return ERR_NO_MEMORY;
+    json_each(node, table) {
+        struct deleted_row *row = &t->deleted[t->n_deleted++];
+        *row = (struct deleted_row){node->key->text, json_int(node, 0)};
+        if (row->name.len == 0 || row->name.len > NAME_MAX_ANY)
+            return fault_set(why, ERR_DAMAGED, "deleted topic %zu has no name", t->n_deleted);
+    }
+    return OK;
+}
+
 enum err topic_rows_read(struct bytes text, struct arena *arena, struct topic_rows *out,
                          struct fault *why)
 {
@@ -68,6 +85,9 @@ enum err topic_rows_read(struct bytes text, struct arena *arena, struct topic_ro
                              BRIEF(row->name), row->read_queues, row->write_queues);
         t.n++;
     }
+    enum err err = deleted_read(json_member(root, "deletedTopics"), arena, &t, why);
+    if (err)
+        return err;
     *out = t;
     return OK;
 }
@@ -193,12 +213,27 @@ static const struct json *table_find(struct bytes text, struct arena *arena, con
 
 /* ---- writing; room: core ---- */
 
+static void tombs_write(struct broker *b, struct json_out *w)
+{
+    if (b->tombs.n == 0)
+        return;
+    json_key(w, "deletedTopics");
+    json_open(w);
+    const struct tomb *tomb;
+    for (size_t i = 0; (tomb = map_next(&b->tombs, &i));) {
+        json_key_text(w, bytes_of(tomb->name, tomb->name_len));
+        json_put_int(w, tomb->end);
+    }
+    json_close(w);
+}
+
 void topics_write(struct broker *b, struct json_out *w)
 {
     room_held(&b->room);
     json_open(w);
     json_key(w, "dataVersion");
     data_version_write(w, &b->tables[TABLE_TOPICS].version);
+    tombs_write(b, w);
     json_key(w, "topicConfigTable");
     json_open(w);
     const struct topic *topic;

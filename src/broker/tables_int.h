@@ -10,10 +10,17 @@
 
 /* Rows live in the arena and in the text. ERR_DAMAGED with a sentence, ERR_NO_MEMORY. */
 
+struct deleted_row {
+    struct bytes name;
+    int64_t end; /* as in struct tomb */
+};
+
 struct topic_rows {
     struct data_version version;
     struct topic_settings *rows;
     size_t n;
+    struct deleted_row *deleted;
+    size_t n_deleted;
 };
 
 struct group_rows {
@@ -54,5 +61,6 @@ void topics_write(struct broker *b, struct json_out *w);
 void groups_write(struct broker *b, struct json_out *w);
 void offsets_write(struct broker *b, struct json_out *w);
 void delays_write(struct broker *b, struct json_out *w);
+void table_write(struct broker *b, enum table_name which, struct json_out *w);
 
 #endif

@@ -81,6 +81,7 @@ enum err topic_put(struct broker *b, const struct topic_settings *set, struct to
         topic_free(topic);
         return err;
     }
+    tomb_remove(b, topic->set.name);
     *out = topic;
     return OK;
 }
@@ -271,7 +272,7 @@ static void stored_queue(void *user, struct bytes name, int32_t queue_id, struct
     struct topic *topic = topic_find(b, name);
     if (found->err || queue_id < 0 || queue_id >= QUEUES_MAX || (topic && !topic->rescued))
         return;
-    if (!topic && topic_name_check(name, NULL))
+    if (!topic && (tomb_find(b, name) || topic_name_check(name, NULL)))
         return;
     int32_t width = topic ? topic_width(topic) : 0;
     if (queue_id < width)
@@ -295,6 +296,7 @@ enum err topics_add_stored(struct broker *b)
 {
     room_held(&b->room);
     struct found found = {.b = b};
+    tombs_tidy(b);
     store_each_queue(b->store, stored_queue, &found);
     if (found.n == 0)
         return found.err;

@@ -99,13 +99,19 @@ static enum err open_store(struct house *h, struct fault *why)
     return OK;
 }
 
-static void topics_changed(void *user)
+static void tables_changed(void *user)
 {
     struct house *h = user;
     room_enter(&h->stairs);
     h->save_now = true;
     room_tell(&h->stairs);
     room_leave(&h->stairs);
+}
+
+static void topics_changed(void *user)
+{
+    struct house *h = user;
+    tables_changed(h);
     if (h->registrar)
         registrar_topics_changed(h->registrar);
 }
@@ -133,6 +139,8 @@ static enum err open_broker(struct house *h, struct fault *why)
     h->out = (struct broker_out){
         .group_changed = door_group_changed,
         .topics_changed = topics_changed,
+        .tables_changed = tables_changed,
+        .offsets_reset = door_offsets_reset,
         .warn = warn,
         .session_expired = door_session_expired,
         .user = h,
@@ -154,6 +162,7 @@ static enum err open_broker(struct house *h, struct fault *why)
         .auto_topics = s->auto_topics,
         .auto_groups = s->auto_groups,
         .trace_on = s->trace_on,
+        .client_side_reset = !s->server_side_reset,
         .long_polling = s->long_polling,
         .sql92 = s->sql92,
         .max_message_size = (uint32_t)s->max_message_size,
@@ -223,6 +232,21 @@ static enum err find_name_servers(struct house *h, struct fault *why)
     return OK;
 }
 
+/* What was set does not change while the house stands. */
+static void print_config(void *user, struct buf *out)
+{
+    const struct house *h = user;
+    for (size_t i = 0; i < settings_table.n; i++) {
+        const struct conf_option *option = &settings_table.options[i];
+        buf_printf(out, "%s=", option->key);
+        if (strcmp(option->key, "brokerName") == 0)
+            buf_add_str(out, h->broker_name);
+        else
+            conf_format(option, h->options.settings, out);
+        buf_add_u8(out, '\n');
+    }
+}
+
 static enum err open_door(struct house *h, struct fault *why)
 {
     struct door_options options = {
@@ -243,6 +267,10 @@ static enum err open_door(struct house *h, struct fault *why)
         .fast_failure = h->options.settings->fast_failure,
         .max_sends_waiting = (size_t)h->options.settings->max_sends_waiting,
         .max_send_wait_ms = (uint64_t)h->options.settings->max_send_wait_ms,
+        .store_replies = h->options.settings->store_replies,
+        .max_message_size = (uint32_t)h->options.settings->max_message_size,
+        .version = ONCEMQ_VERSION,
+        .print_config = print_config,
     };
     enum err err = door_open(&options, &h->door);
     return err ? fault_set(why, err, "opening the door: %s", err_text(err)) : OK;
@@ -313,6 +341,7 @@ enum err house_open(const struct house_options *options, struct house **out, str
 
 static void close_network(struct house *h)
 {
+    door_stop(h->door);
     for (size_t i = 0; i < h->n_loops; i++)
         loop_close(h->loops[i]); /* with listeners and connections */
     if (h->main_loop)

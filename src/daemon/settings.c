@@ -208,6 +208,11 @@ static const struct conf_option options[] = {
         "memberships of clients in groups at most; more are refused"),
     INT("channelExpiredTimeout", client_expire_ms, "120000", 1000, 86400000,
         "a client without a heartbeat for so long leaves its groups and is disconnected, in ms"),
+    BOOL("storeReplyMessageEnable", store_replies, "true",
+         "keep replies of request-reply as messages too"),
+    BOOL("useServerSideResetOffset", server_side_reset, "true",
+         "a reset of offsets counts at once and is told with the next pull; false: the members of "
+         "the group are told to see to it"),
     BOOL("traceOn", trace_on, "true", "value of TRACE_ON that clients are told"),
 
     INT("maxMessageSize", max_message_size, "4194304", 1024, 15 * 1024 * 1024,

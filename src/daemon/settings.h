@@ -23,7 +23,7 @@ struct settings {
     int64_t broker_id, register_period_ms;
     int broker_role;
     /* topics and groups */
-    bool auto_topics, auto_groups, trace_on;
+    bool auto_topics, auto_groups, trace_on, store_replies, server_side_reset;
     int64_t default_queues, broker_perm, dlq_perm, max_topics, max_groups, max_clients,
         client_expire_ms;
     /* messages */

@@ -145,6 +145,73 @@ TABLE(view_message_table);
 
 #undef FIELDS
 
+/* ---- administration ---- */
+
+#define FIELDS topic_fields
+
+static const struct field_rule create_topic_table_rules[] = {
+    TEXT("topic", NEED, topic),
+    TEXT("defaultTopic", MAY, default_topic),
+    INT("readQueueNums", NEED, read_queues),
+    INT("writeQueueNums", NEED, write_queues),
+    INT("perm", NEED, perm),
+    TEXT("topicFilterType", NEED, filter_type),
+    INT("topicSysFlag", MAY, sys_flag),
+    BOOL("order", MAY, order),
+    TEXT("attributes", MAY, attributes),
+};
+TABLE(create_topic_table);
+
+static const struct field_rule topic_table_rules[] = {
+    TEXT("topic", NEED, topic),
+};
+TABLE(topic_table);
+
+#undef FIELDS
+#define FIELDS group_fields
+
+static const struct field_rule consumers_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+};
+TABLE(consumers_table);
+
+static const struct field_rule producers_table_rules[] = {
+    TEXT("producerGroup", NEED, group),
+};
+TABLE(producers_table);
+
+static const struct field_rule delete_group_table_rules[] = {
+    TEXT("groupName", NEED, group), BOOL("cleanOffset", MAY, clean_offsets),
+    BOOL("removeOffset", MAY, clean_offsets), /* 4.9 */
+};
+TABLE(delete_group_table);
+
+static const struct field_rule consume_stats_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("topic", MAY, topic),
+    TEXT("topicList", MAY, topics),
+};
+TABLE(consume_stats_table);
+
+static const struct field_rule reset_offset_table_rules[] = {
+    TEXT("group", NEED, group),   TEXT("topic", NEED, topic),    LONG("timestamp", NEED, timestamp),
+    BOOL("isForce", NEED, force), INT("queueId", MAY, queue_id), LONG("offset", MAY, offset),
+};
+TABLE(reset_offset_table);
+
+static const struct field_rule running_info_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("clientId", NEED, client_id),
+};
+TABLE(running_info_table);
+
+static const struct field_rule group_table_rules[] = {
+    TEXT("group", NEED, group),
+};
+TABLE(group_table);
+
+#undef FIELDS
+
 /* ---- clients ---- */
 
 #define FIELDS client_fields

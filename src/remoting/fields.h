@@ -79,6 +79,22 @@ struct query_fields { /* 12, 33 */
 };
 extern const struct field_table query_message_table, view_message_table;
 
+struct topic_fields { /* 17; 202, 215, 300 and 351 have the topic alone */
+    struct bytes topic, default_topic, filter_type, attributes;
+    int32_t read_queues, write_queues, perm, sys_flag;
+    bool order;
+};
+extern const struct field_table create_topic_table, topic_table;
+
+struct group_fields { /* 203, 204, 207, 208, 222, 307, 352 */
+    struct bytes group, topic, topics, client_id;
+    int32_t queue_id;
+    int64_t timestamp, offset;
+    bool clean_offsets, force;
+};
+extern const struct field_table consumers_table, producers_table, delete_group_table,
+    consume_stats_table, reset_offset_table, running_info_table, group_table;
+
 struct client_fields { /* 35, 38 */
     struct bytes client_id, producer_group, consumer_group;
 };

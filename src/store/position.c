@@ -21,6 +21,11 @@ uint64_t store_confirmed(struct store *store)
     return position_get(&store->positions.confirmed);
 }
 
+uint64_t store_first(struct store *store)
+{
+    return position_get(&store->positions.first);
+}
+
 uint64_t store_flushed(struct store *store)
 {
     return position_get(&store->positions.flushed);

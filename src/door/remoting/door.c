@@ -8,6 +8,7 @@ static void seat_close(struct seat *seat)
     if (!seat)
         return;
     sends_close(seat->sends);
+    desk_close(seat->replies);
     arena_clear(&seat->arena);
     free(seat);
 }
@@ -19,6 +20,7 @@ static enum err seat_open(struct door *door, struct loop *loop, struct seat **ou
         return ERR_NO_MEMORY;
     seat->loop = loop;
     arena_init(&seat->arena, REQUEST_MEMORY_MAX);
+    asks_seat_init(seat);
     enum err err = door->broker ? sends_open(door, &seat->sends) : OK;
     if (err) {
         seat_close(seat);
@@ -54,6 +56,12 @@ enum err door_open(const struct door_options *options, struct door **out)
     }
     *out = door;
     return OK;
+}
+
+void door_stop(struct door *door)
+{
+    if (door)
+        atomic_store(&door->closing, true);
 }
 
 void door_close(struct door *door)

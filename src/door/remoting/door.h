@@ -44,16 +44,25 @@ struct door_options {
     bool fast_failure;
     size_t max_sends_waiting;
     uint64_t max_send_wait_ms;
+    bool store_replies;
+    uint32_t max_message_size;
+    const char *version; /* of this software */
+    /* All settings as a file of properties; NULL: none are told. Any thread. */
+    void (*print_config)(void *user, struct buf *out);
 };
 
 must_check enum err door_open(const struct door_options *options, struct door **out);
-void door_close(struct door *door); /* after the loops have stopped */
+/* The loops run no more and are about to be closed: nothing is posted from one to another now. */
+void door_stop(struct door *door);
+void door_close(struct door *door); /* after the loops have been closed */
 
 extern const struct conn_ops door_ops;
 void *door_context(struct door *door, enum door_side side); /* for listener_start */
 
 /* What the broker must tell a client: broker_out.group_changed. */
 void door_group_changed(struct counted *session, struct bytes group);
+/* broker_out.offsets_reset. */
+void door_offsets_reset(struct counted *session, const struct offsets_reset *reset);
 /* broker_out.session_expired: closes the connection of a client that has gone silent. */
 void door_session_expired(struct counted *session);
 

@@ -31,6 +31,8 @@ struct door {
     _Atomic int32_t next_opaque;  /* of requests that we send */
     _Atomic size_t parked_long;   /* bytes of long texts that waiting pulls keep */
     _Atomic size_t sends_waiting; /* for the disk */
+    _Atomic size_t ask_bytes;     /* of questions to clients that wait */
+    atomic_bool closing;          /* door_stop was called */
     struct log_limit bad_input, not_stored, busy;
 };
 
@@ -42,8 +44,10 @@ struct session {
     enum door_side side;
     struct seat *seat;
     struct loop *home;
-    struct conn *conn;             /* NULL once closed */
-    struct list parked;            /* pulls of this session that wait */
+    struct conn *conn;  /* NULL once closed */
+    struct list parked; /* pulls of this session that wait */
+    struct list asked;  /* questions to it that wait for its answer */
+    size_t n_asked;
     atomic_uint notices;           /* on the way to its loop; any thread */
     _Atomic uint64_t notice_group; /* hash of the group of the latest of them; 0: it has arrived */
 };
@@ -114,8 +118,12 @@ struct sends;
 
 struct seat {
     struct loop *loop;
-    struct arena arena;  /* of the requests of one read */
-    struct sends *sends; /* send requests of this read; NULL without a broker */
+    struct arena arena;   /* of the requests of one read */
+    struct sends *sends;  /* send requests of this read; NULL without a broker */
+    struct desk *replies; /* made when first needed */
+    struct list asks;     /* questions to clients of this loop, oldest first */
+    struct timer *ask_timer;
+    uint32_t ask_tick; /* seconds, while there are any */
 };
 
 /* send.c */
@@ -129,6 +137,46 @@ void sends_flush(struct door *door,
 /* retry.c */
 bool names_max_reconsume(const struct request *rq, int32_t max_reconsume_times);
 
+/* push.c */
+
+/* A request of ours to a client. */
+struct words {
+    int32_t code, flag;
+    const struct field *fields;
+    size_t n_fields;
+    struct bytes body;
+};
+/* Home loop. False: its connection is gone, or behind with reading. */
+bool session_say(struct session *session, const struct words *words, int32_t opaque);
+void reset_write(const struct door *door, const struct offsets_reset *reset, struct buf *out);
+
+/* ask.c */
+
+struct ask {
+    struct post post;
+    struct link by_client, by_time;
+    struct door *door;
+    struct session *client;
+    struct return_address to; /* of the request that made us ask; holds a count */
+    struct words words;
+    int32_t opaque;
+    uint32_t tick;
+    size_t bytes;
+    void (*done)(struct ask *a); /* on the asker's loop; frees nothing */
+    /* What came of it. ERR_BUSY: the limit of questions, ERR_CLOSED, ERR_TIMEOUT; OK: the rest. */
+    enum err err;
+    int32_t code;
+    struct bytes remark, body;
+    uint8_t *answer;
+};
+void asks_seat_init(struct seat *seat);
+/* Room for `size` bytes, of which a struct ask is the first; NULL: too many wait, or no memory. */
+void *ask_make(const struct request *rq, size_t size, const struct words *words);
+/* Takes over the ask and one count of the client's session. */
+void ask_client(struct ask *a, struct counted *client, void (*done)(struct ask *a));
+void ask_answered(struct session *client, const struct head *head, struct bytes body);
+void asks_session_closed(struct session *client);
+
 /* pull.c */
 void parked_session_closed(struct session *session);
 
@@ -140,6 +188,12 @@ handler pull_message;
 handler query_by_key, query_by_id;
 handler clock_advance;
 handler lock_batch, unlock_batch;
+handler reply_send, reply_send_v2;
+handler admin_topic_set, admin_topic_delete, admin_topic_get, admin_topics, admin_topic_stats,
+    admin_topic_groups, admin_group_set, admin_group_delete, admin_group_get, admin_groups,
+    admin_consume_stats, admin_reset;
+handler crowd_consumers, crowd_producers, crowd_running_info;
+handler runtime_info, runtime_config, runtime_delete_expired, runtime_clean_queues;
 handler client_heartbeat, client_check, client_unregister, client_list;
 handler offset_query, offset_update, offset_max, offset_min, offset_search, offset_earliest;
 handler route_register, route_unregister, route_by_topic, route_clusters, route_wipe_write,

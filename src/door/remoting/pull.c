@@ -44,6 +44,8 @@ static const struct {
 
 static int32_t code_of(const struct pull *pull, const struct pulled *got)
 {
+    if (got->reset)
+        return RES_PULL_OFFSET_MOVED;
     if (got->read.status == READ_EMPTY && pull->offset != 0)
         return RES_PULL_OFFSET_MOVED;
     return statuses[got->read.status].code;
@@ -87,7 +89,8 @@ static void answer_pulled(const struct return_address *to, const struct pull *pu
         return;
     }
     struct reply r;
-    if (!reply_begin(&r, to, code_of(pull, got), bytes_str(statuses[read->status].name), 0)) {
+    const char *remark = got->reset ? "OFFSET_RESET" : statuses[read->status].name;
+    if (!reply_begin(&r, to, code_of(pull, got), bytes_str(remark), 0)) {
         slices_drop(read);
         return;
     }

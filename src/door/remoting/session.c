@@ -32,6 +32,7 @@ static void *session_opened(void *context, struct conn *conn)
     session->seat = seat_of(c->door, session->home);
     session->conn = conn;
     list_init(&session->parked);
+    list_init(&session->asked);
     return session;
 }
 
@@ -47,6 +48,7 @@ static void session_closed(void *user, struct conn *conn, const char *reason)
     session->conn = NULL;
     if (session->side == SIDE_BROKER) {
         parked_session_closed(session);
+        asks_session_closed(session);
         broker_session_gone(door->broker, &session->counted);
     } else {
         size_t gone = names_gone(door->names, conn_id(conn));
@@ -118,8 +120,10 @@ static bool session_frame(struct session *session, const struct frame *frame)
                                         : "the binary header of a frame cannot be read");
         return false;
     }
-    if (head.flag & FLAG_RESPONSE) /* nothing that we ask of clients waits for an answer */
+    if (head.flag & FLAG_RESPONSE) {
+        ask_answered(session, &head, frame->body);
         return true;
+    }
 
     struct request rq = {
         .session = session, .head = &head, .body = frame->body, .arena = &seat->arena};

@@ -1,0 +1,194 @@
+/* crowd.c - who is connected, for an operator: members of groups, and what one of them says of
+ * itself. */
+#include "base/json.h"
+#include "door/remoting/door_int.h"
+
+#include <stdio.h>
+
+#define VERSION_OF_RUNNING_INFO 62 /* V3_1_8_SNAPSHOT: older clients do not know the request */
+#define NAME_SHOWN              128
+#define QUESTION_MAX            (64u << 10) /* bytes that are passed on to a client */
+
+static void connections_write(struct json_out *w, const struct connections *c)
+{
+    json_key(w, "connectionSet");
+    json_open_array(w);
+    for (size_t i = 0; i < c->n; i++) {
+        const struct connection *each = &c->list[i];
+        char addr[ADDR_TEXT_MAX];
+        addr_format(&each->addr, addr);
+        json_open(w);
+        json_text_member(w, "clientAddr", bytes_str(addr));
+        json_text_member(w, "clientId", each->client_id);
+        json_text_member(w, "language", bytes_str(language_name(each->language)));
+        json_int_member(w, "version", each->version);
+        json_close(w);
+    }
+    json_close_array(w);
+}
+
+static void subscriptions_write(struct json_out *w, const struct connections *c)
+{
+    json_key(w, "subscriptionTable");
+    json_open(w);
+    for (size_t i = 0; i < c->n_subs; i++) {
+        const struct subscription *s = &c->subs[i];
+        json_key_text(w, s->topic);
+        json_open(w);
+        json_bool_member(w, "classFilterMode", false);
+        json_key(w, "codeSet");
+        json_open_array(w);
+        json_close_array(w);
+        json_text_member(w, "expressionType", s->expression_type);
+        json_text_member(w, "subString", s->expression);
+        json_int_member(w, "subVersion", s->version);
+        json_key(w, "tagsSet");
+        json_open_array(w);
+        json_close_array(w);
+        json_text_member(w, "topic", s->topic);
+        json_close(w);
+    }
+    json_close(w);
+}
+
+static void answer_nobody(const struct request *rq, int32_t code, const char *format,
+                          struct bytes group)
+{
+    char remark[NAME_SHOWN + 64];
+    (void)snprintf(remark, sizeof remark, format,
+                   (int)(group.len < NAME_SHOWN ? group.len : NAME_SHOWN), (const char *)group.at);
+    answer(rq, code, remark);
+}
+
+void crowd_consumers(struct door *door, struct request *rq)
+{
+    struct group_fields f = {0};
+    if (!request_fields(rq, &consumers_table, &f))
+        return;
+    struct connections c;
+    enum err err = broker_connections(door->broker, f.group, true, rq->arena, &c);
+    if (err == ERR_NOT_FOUND) {
+        answer_nobody(rq, RES_CONSUMER_NOT_ONLINE, "the consumer group[%.*s] not online", f.group);
+        return;
+    }
+    if (err) {
+        answer_fault(rq, ERR_NO_MEMORY, NULL);
+        return;
+    }
+    struct buf body = buf_upto(BODY_MAX);
+    struct json_out w = {.buf = &body};
+    json_open(&w);
+    connections_write(&w, &c);
+    json_text_member(&w, "consumeFromWhere", c.from_where);
+    json_text_member(&w, "consumeType",
+                     c.pops       ? BYTES("CONSUME_POP")
+                     : c.actively ? BYTES("CONSUME_ACTIVELY")
+                                  : BYTES("CONSUME_PASSIVELY"));
+    json_text_member(&w, "messageModel",
+                     c.broadcasting ? BYTES("BROADCASTING") : BYTES("CLUSTERING"));
+    subscriptions_write(&w, &c);
+    json_close(&w);
+    answer_buf(rq, &body);
+}
+
+void crowd_producers(struct door *door, struct request *rq)
+{
+    struct group_fields f = {0};
+    if (!request_fields(rq, &producers_table, &f))
+        return;
+    struct connections c;
+    enum err err = broker_connections(door->broker, f.group, false, rq->arena, &c);
+    if (err == ERR_NOT_FOUND) {
+        answer_nobody(rq, RES_SYSTEM_ERROR, "the producer group[%.*s] not exist", f.group);
+        return;
+    }
+    if (err) {
+        answer_fault(rq, ERR_NO_MEMORY, NULL);
+        return;
+    }
+    struct buf body = buf_upto(BODY_MAX);
+    struct json_out w = {.buf = &body};
+    json_open(&w);
+    connections_write(&w, &c);
+    json_close(&w);
+    answer_buf(rq, &body);
+}
+
+/* ---- GET_CONSUMER_RUNNING_INFO ---- */
+
+struct relay {
+    struct ask ask;
+    char who[2 * NAME_SHOWN + 8]; /* <group> <client> */
+};
+
+static void relayed(struct ask *ask)
+{
+    const struct relay *relay = list_entry(ask, struct relay, ask);
+    struct reply r;
+    if (!ask->err) {
+        if (reply_begin(&r, &ask->to, ask->code, ask->remark, 0))
+            reply_end_body(&r, ask->body);
+        return;
+    }
+    bool late = ask->err == ERR_TIMEOUT;
+    char remark[sizeof relay->who + 64];
+    (void)snprintf(remark, sizeof remark,
+                   late ? "consumer %s Timeout: %s" : "invoke consumer %s Exception: %s",
+                   relay->who, err_text(ask->err));
+    if (reply_begin(&r, &ask->to, late ? RES_CONSUME_MSG_TIMEOUT : RES_SYSTEM_ERROR,
+                    bytes_str(remark), 0))
+        reply_end(&r, 0);
+}
+
+static size_t question_size(const struct request *rq)
+{
+    size_t size = rq->body.len;
+    for (size_t i = 0; i < rq->head->n_fields; i++)
+        size += rq->head->fields[i].name.len + rq->head->fields[i].value.len;
+    return size;
+}
+
+void crowd_running_info(struct door *door, struct request *rq)
+{
+    struct group_fields f = {0};
+    if (!request_fields(rq, &running_info_table, &f))
+        return;
+    if (question_size(rq) > QUESTION_MAX) {
+        answer(rq, RES_INVALID_PARAMETER, "the question is too big to be passed on");
+        return;
+    }
+    char who[sizeof((struct relay *)0)->who];
+    (void)snprintf(who, sizeof who, "<%.*s> <%.*s>",
+                   (int)(f.group.len < NAME_SHOWN ? f.group.len : NAME_SHOWN),
+                   (const char *)f.group.at,
+                   (int)(f.client_id.len < NAME_SHOWN ? f.client_id.len : NAME_SHOWN),
+                   (const char *)f.client_id.at);
+    char remark[sizeof who + 128];
+    int32_t version = 0;
+    struct counted *session = broker_consumer_session(door->broker, f.group, f.client_id, &version);
+    if (!session || version < VERSION_OF_RUNNING_INFO) {
+        (void)snprintf(remark, sizeof remark,
+                       session
+                           ? "The Consumer %s Version <%d> too low to finish, please upgrade it "
+                             "to V3_1_8_SNAPSHOT"
+                           : "The Consumer %s not online",
+                       who, version);
+        counted_drop(session);
+        answer(rq, RES_SYSTEM_ERROR, remark);
+        return;
+    }
+    struct words words = {
+        .code = rq->head->code,
+        .fields = rq->head->fields,
+        .n_fields = rq->head->n_fields,
+        .body = rq->body,
+    };
+    struct relay *relay = ask_make(rq, sizeof *relay, &words);
+    if (!relay) {
+        counted_drop(session);
+        answer(rq, RES_SYSTEM_BUSY, "too many questions to clients are on their way");
+        return;
+    }
+    memcpy(relay->who, who, sizeof who);
+    ask_client(&relay->ask, session, relayed);
+}

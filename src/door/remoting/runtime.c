@@ -1,0 +1,127 @@
+/* runtime.c - the broker as a whole, for an operator: its numbers, its settings, its files. */
+#include "door/remoting/door_int.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define PAIRS_MAX 64
+#define TEXT_MAX  64
+
+struct table {
+    size_t n;
+    struct kv pairs[PAIRS_MAX];
+    char texts[PAIRS_MAX][TEXT_MAX];
+};
+
+static void add(struct table *t, const char *key, const char *format, ...) printf_like(3, 4);
+
+static void add(struct table *t, const char *key, const char *format, ...)
+{
+    invariant(t->n < PAIRS_MAX);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(t->texts[t->n], TEXT_MAX, format, args);
+    va_end(args);
+    t->pairs[t->n] = (struct kv){bytes_str(key), bytes_str(t->texts[t->n])};
+    t->n++;
+}
+
+/* Per second over the last 10 s, 60 s and 600 s. */
+static void add_rates(struct table *t, const char *key, const double rates[3])
+{
+    add(t, key, "%.2f %.2f %.2f", rates[0], rates[1], rates[2]);
+}
+
+/* What mqadmin asks after and has no meaning here: there are no such pools and queues. */
+static void add_absent(struct table *t)
+{
+    static const char *const zeros[] = {
+        "sendThreadPoolQueueSize",
+        "pullThreadPoolQueueSize",
+        "ackThreadPoolQueueSize",
+        "sendThreadPoolQueueHeadWaitTimeMills",
+        "pullThreadPoolQueueHeadWaitTimeMills",
+        "ackThreadPoolQueueHeadWaitTimeMills",
+        "pageCacheLockTimeMills",
+        "timerReadBehind",
+        "timerOffsetBehind",
+        "timerCongestNum",
+        "msgPutTotalYesterdayMorning",
+        "msgPutTotalTodayMorning",
+        "msgGetTotalYesterdayMorning",
+        "msgGetTotalTodayMorning",
+    };
+    for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++)
+        add(t, zeros[i], "0");
+    add(t, "timerEnqueueTps", "0.0");
+    add(t, "timerDequeueTps", "0.0");
+}
+
+void runtime_info(struct door *door, struct request *rq)
+{
+    struct broker_numbers now;
+    broker_numbers(door->broker, &now);
+    struct table *t = arena_alloc(rq->arena, sizeof *t);
+    if (!t) {
+        answer_fault(rq, ERR_NO_MEMORY, NULL);
+        return;
+    }
+    add(t, "brokerVersionDesc", "OnceMQ_%s", door->options.version);
+    add(t, "brokerVersion", "%d", HEAD_VERSION);
+    add(t, "brokerActive", "true");
+    add(t, "bootTimestamp", "%" PRId64, now.boot_ms);
+    add(t, "runtime", "%" PRId64 " seconds", now.up_ms / 1000);
+    add_rates(t, "putTps", now.put_rates);
+    add_rates(t, "getTransferredTps", now.got_rates);
+    add_rates(t, "getTransferedTps", now.got_rates); /* as it was spelled once */
+    add(t, "putMessageTimesTotal", "%" PRIu64, now.put);
+    add(t, "msgPutTotalTodayNow", "%" PRIu64, now.put);
+    add(t, "msgGetTotalTodayNow", "%" PRIu64, now.got);
+    add(t, "commitLogMinOffset", "%" PRIu64, now.log_first);
+    add(t, "commitLogMaxOffset", "%" PRIu64, now.log_end);
+    add(t, "earliestMessageTimeStamp", "%" PRId64, now.earliest_ms);
+    add(t, "commitLogDiskRatio", "%.4f", now.disk_used);
+    add(t, "consumeQueueDiskRatio", "%.4f", now.disk_used);
+    add(t, "topics", "%zu", now.topics);
+    add(t, "groups", "%zu", now.groups);
+    add(t, "clients", "%zu", now.clients);
+    add(t, "waitingPulls", "%zu", now.holds);
+    add_absent(t);
+    struct buf body = buf_upto(BODY_MAX);
+    kv_table_write(&body, t->pairs, t->n);
+    answer_buf(rq, &body);
+}
+
+void runtime_config(struct door *door, struct request *rq)
+{
+    struct buf body = buf_upto(BODY_MAX), version = buf_upto(1024);
+    if (door->options.print_config)
+        door->options.print_config(door->options.user, &body);
+    data_version_body_write(&version, &(struct data_version){0});
+    struct return_address to = return_address_of(rq);
+    struct reply r;
+    if (body.err || version.err) {
+        answer_fault(rq, ERR_NO_MEMORY, NULL);
+    } else if (reply_begin(&r, &to, RES_SUCCESS, (struct bytes){0}, version.len)) {
+        frame_put(&r.frame, BYTES("version"), buf_bytes(&version));
+        reply_end_body(&r, buf_bytes(&body));
+    }
+    buf_clear(&body);
+    buf_clear(&version);
+}
+
+void runtime_delete_expired(struct door *door, struct request *rq)
+{
+    store_clean_request(door->options.store);
+    log_event(door->log, LOG_INFO, "deleting old log files at once reason=\"asked for\"");
+    answer(rq, RES_SUCCESS, NULL);
+}
+
+/* Queue files go with the log files that they point into, in the same turn: nothing is left over.
+ */
+void runtime_clean_queues(struct door *door, struct request *rq)
+{
+    store_clean_request(door->options.store);
+    answer(rq, RES_SUCCESS, NULL);
+}
