@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""SQL92 expressions: ours against Apache RocketMQ's own filter.
+"""SQL92 expressions: ours against Apache RocketMQ's own filter, and its Java consumer with ours.
 
 As a test: some thousand expressions by chance, with properties, go through Apache's parser and evaluator; our unit test
-(SQL92_TEST, the program `broker_sql92_test`) then has to give the same results. SEED=… repeats a run.
+(SQL92_TEST, the program `broker_sql92_test`) then has to give the same results. SEED=… repeats a run. Then an unmodified
+push consumer with an expression reads from a daemon.
 
     tests/interop/sql92.py --write      writes tests/vectors/sql92.txt: the table below and expressions of a fixed seed
 
@@ -19,7 +20,8 @@ import tempfile
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
-from harness import apache, tap  # noqa: E402
+from harness import apache, process, tap  # noqa: E402
+from harness.daemon import Daemon  # noqa: E402
 
 VECTORS = TESTS / "vectors" / "sql92.txt"
 WRITTEN_SEED, WRITTEN_COUNT, TESTED_COUNT = 92, 1500, 20000
@@ -214,6 +216,25 @@ def _():
         ran = subprocess.run([os.environ["SQL92_TEST"]], env=dict(os.environ, SQL92_VECTORS=file.name),
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=120)
     tap.check(ran.returncode == 0, ran.stdout.decode(errors="replace")[-4000:])
+
+
+@tap.test("the Java client's consumer receives what its SQL92 expression takes, and learns of a wrong one at its start")
+def _():
+    reason = apache.missing()
+    if reason:
+        tap.skip(reason)
+    broker, names = process.free_ports(2)
+    with Daemon(settings={"listenPort": broker, "namesrvListenPort": names}) as daemon:
+        tap.watch(daemon)
+        child = tap.watch(apache.java("client", "oncemq.interop.SqlConsumer", daemon.names, "SqlTopic", "sql_group", 400, 40,
+                                      "n BETWEEN 180 AND 219", "n > 5 AND", home=process.temp_folder()))
+        status, out = child.finish(150)
+        tap.equal(status, 0, "exit status")
+        lines = dict(line.split(" ", 1) for line in out.splitlines() if line.startswith(("refused ", "received ")))
+        tap.equal(lines["received"], " ".join(str(n) for n in range(180, 220)), "received")
+        tap.check("line 1, column 10" in lines["refused"], "refused with %r" % lines["refused"])
+        tap.unwatch(child)
+        tap.unwatch(daemon)
 
 
 if __name__ == "__main__":
