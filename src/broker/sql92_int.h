@@ -1,7 +1,8 @@
 /* sql92_int.h - tokens, values and the stack machine's operations, shared by the sql92 files.
  *
  *     sql92_lex.c     text → tokens
- *     sql92_parse.c   tokens → program
+ *     sql92_parse.c   tokens → operations
+ *     sql92_code.c    operations → program
  *     sql92.c         program and properties → result
  *     sql92_number.c  text → numbers, as Java reads them
  */
@@ -117,7 +118,7 @@ struct op {
     uint32_t at;
 };
 
-#define STACK_MAX 128 /* values; compiling sees to it */
+#define STACK_MAX 128 /* values; the parser sees to it */
 
 struct sql92 {
     size_t size;
@@ -127,5 +128,31 @@ struct sql92 {
     const struct value *constants;
     const struct bytes *names;
 };
+
+/* ---- a program that is being written ---- */
+
+/* No token is worth more than two operations or one constant, so their number bounds everything. */
+struct code {
+    struct op *ops;
+    struct value *constants;
+    uint32_t n_ops, n_constants, tokens;
+    struct bytes names[SQL92_NAMES_MAX]; /* like the texts, in `kept` */
+    uint32_t n_names;
+    uint8_t *kept;
+    size_t kept_len;
+    int stack; /* how many values are on it after the last operation */
+};
+
+must_check enum err code_init(struct code *code, size_t tokens, size_t text_len);
+void code_clear(struct code *code);
+uint32_t op_add(struct code *code, enum op_code op, uint32_t at, uint32_t count); /* its index */
+void jump_here(struct code *code, uint32_t jump); /* to what comes next */
+uint32_t constant_add(struct code *code, struct value value);
+/* A copy, without quotes around and doubled quotes inside. */
+struct bytes text_keep(struct code *code, struct bytes text, bool quoted);
+/* False: too many. The same name has the same index. */
+bool name_add(struct code *code, struct bytes name, uint32_t *out);
+/* Everything in one allocation of the right size. */
+must_check enum err code_pack(const struct code *code, struct sql92 **out);
 
 #endif

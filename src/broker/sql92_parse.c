@@ -15,9 +15,6 @@
  */
 #include "broker/sql92_int.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 enum level { LEVEL_NONE, LEVEL_OR, LEVEL_AND, LEVEL_EQUAL, LEVEL_COMPARE };
 
 enum node_kind {
@@ -38,14 +35,8 @@ struct node {
 struct compiler {
     struct bytes text, rest;
     struct token token; /* the next one, not taken yet */
-    struct op *ops;
-    struct value *constants;
-    uint32_t n_ops, n_constants, ops_max, constants_max;
-    struct bytes names[SQL92_NAMES_MAX]; /* like the texts, in `kept` */
-    uint32_t n_names;
-    uint8_t *kept;
-    size_t kept_len;
-    int depth, stack;
+    struct code code;
+    int depth;
     struct fault *why;
 };
 
@@ -83,7 +74,7 @@ static enum err refuse_node(const struct compiler *c, const struct node *node, c
     return refuse(c, ERR_MALFORMED, node->token.text, what);
 }
 
-/* ---- writing ---- */
+/* ---- tokens ---- */
 
 static void token_take(struct compiler *c)
 {
@@ -95,77 +86,6 @@ static enum err token_expect(struct compiler *c, enum token_kind kind, const cha
     if (c->token.kind != kind)
         return refuse_token(c, what);
     token_take(c);
-    return OK;
-}
-
-/* How much longer the stack is afterwards. */
-static int stack_growth(enum op_code code)
-{
-    switch (code) {
-    case OP_PROPERTY:
-    case OP_CONSTANT:
-        return 1;
-    case OP_EQUAL:
-    case OP_GREATER:
-    case OP_GREATER_EQUAL:
-    case OP_LESS:
-    case OP_LESS_EQUAL:
-    case OP_AND:
-    case OP_OR:
-        return -1;
-    case OP_HIGH:
-    case OP_NOT_HIGH:
-        return -2;
-    default:
-        return 0;
-    }
-}
-
-/* The stack's bound is looked at in node_begin: only operands make it longer. */
-static uint32_t op_add(struct compiler *c, enum op_code code, uint32_t at, uint32_t count)
-{
-    invariant(c->n_ops < c->ops_max); /* two for each token are always enough */
-    c->stack += stack_growth(code);
-    c->ops[c->n_ops] = (struct op){(uint16_t)code, (uint16_t)count, at};
-    return c->n_ops++;
-}
-
-static void jump_here(struct compiler *c, uint32_t jump)
-{
-    c->ops[jump].at = c->n_ops;
-}
-
-static uint32_t constant_add(struct compiler *c, struct value value)
-{
-    invariant(c->n_constants < c->constants_max);
-    c->constants[c->n_constants] = value;
-    return c->n_constants++;
-}
-
-static struct bytes text_keep(struct compiler *c, struct bytes text, bool quoted)
-{
-    uint8_t *start = c->kept + c->kept_len, *to = start;
-    for (size_t i = quoted; i + quoted < text.len; i++) {
-        *to++ = text.at[i];
-        if (quoted && text.at[i] == '\'')
-            i++;
-    }
-    c->kept_len += (size_t)(to - start);
-    return bytes_of(start, (size_t)(to - start));
-}
-
-static enum err name_add(struct compiler *c, struct bytes name, uint32_t *out)
-{
-    for (uint32_t i = 0; i < c->n_names; i++) {
-        if (bytes_equal(c->names[i], name)) {
-            *out = i;
-            return OK;
-        }
-    }
-    if (c->n_names == SQL92_NAMES_MAX)
-        return refuse(c, ERR_TOO_BIG, name, "too many different properties");
-    c->names[c->n_names] = text_keep(c, name, false);
-    *out = c->n_names++;
     return OK;
 }
 
@@ -195,16 +115,16 @@ static enum err primary_read(struct compiler *c, struct node *out)
     switch (c->token.kind) {
     case TOKEN_NAME: {
         uint32_t name;
-        err = name_add(c, c->token.text, &name);
-        if (err)
-            return err;
-        (void)op_add(c, OP_PROPERTY, name, 0);
+        if (!name_add(&c->code, c->token.text, &name))
+            return refuse(c, ERR_TOO_BIG, c->token.text, "too many different properties");
+        (void)op_add(&c->code, OP_PROPERTY, name, 0);
         out->kind = NODE_PROPERTY;
         token_take(c);
         return OK;
     }
     case TOKEN_TEXT:
-        value = (struct value){.kind = VALUE_TEXT, .text = text_keep(c, c->token.text, true)};
+        value =
+            (struct value){.kind = VALUE_TEXT, .text = text_keep(&c->code, c->token.text, true)};
         break;
     case TOKEN_WHOLE:
     case TOKEN_REAL:
@@ -222,8 +142,8 @@ static enum err primary_read(struct compiler *c, struct node *out)
     if (err)
         return err;
     out->kind = NODE_CONSTANT;
-    out->constant = constant_add(c, value);
-    (void)op_add(c, OP_CONSTANT, out->constant, 0);
+    out->constant = constant_add(&c->code, value);
+    (void)op_add(&c->code, OP_CONSTANT, out->constant, 0);
     token_take(c);
     return OK;
 }
@@ -232,9 +152,9 @@ static enum err primary_read(struct compiler *c, struct node *out)
 static enum err truth_need(struct compiler *c, struct node *node)
 {
     if (node->kind == NODE_PROPERTY)
-        (void)op_add(c, OP_CAST, 0, 0);
+        (void)op_add(&c->code, OP_CAST, 0, 0);
     else if (node->kind != NODE_TRUTH &&
-             (node->kind != NODE_CONSTANT || c->constants[node->constant].kind > VALUE_TRUTH))
+             (node->kind != NODE_CONSTANT || c->code.constants[node->constant].kind > VALUE_TRUTH))
         return refuse_node(c, node, "this is neither true nor false");
     node->kind = NODE_TRUTH;
     return OK;
@@ -255,19 +175,19 @@ static enum err prefixed_read(struct compiler *c, struct node *out)
     if (err || prefix == TOKEN_PLUS)
         return err;
     if (prefix == TOKEN_MINUS) {
-        (void)op_add(c, OP_NEGATE, 0, 0);
+        (void)op_add(&c->code, OP_NEGATE, 0, 0);
         out->kind = NODE_OTHER;
         return OK;
     }
     err = truth_need(c, out);
     if (!err)
-        (void)op_add(c, OP_NOT, 0, 0);
+        (void)op_add(&c->code, OP_NOT, 0, 0);
     return err;
 }
 
 static enum err operand_read(struct compiler *c, struct node *out)
 {
-    struct node node = {.start = c->n_ops, .token = c->token};
+    struct node node = {.start = c->code.n_ops, .token = c->token};
     enum err err;
     if (c->token.kind == TOKEN_OPEN || c->token.kind == TOKEN_PLUS ||
         c->token.kind == TOKEN_MINUS || c->token.kind == TOKEN_NOT) {
@@ -277,7 +197,7 @@ static enum err operand_read(struct compiler *c, struct node *out)
         err = prefixed_read(c, &node);
         c->depth--;
     } else {
-        if (c->stack == STACK_MAX)
+        if (c->code.stack == STACK_MAX)
             return refuse(c, ERR_TOO_BIG, c->token.text,
                           "too many values wait for their right side");
         err = primary_read(c, &node);
@@ -323,15 +243,15 @@ static enum err logic_read(struct compiler *c, struct node *left)
     enum err err = truth_need(c, left);
     if (err)
         return err;
-    uint32_t jump = op_add(c, both ? OP_AND_JUMP : OP_OR_JUMP, 0, 0);
+    uint32_t jump = op_add(&c->code, both ? OP_AND_JUMP : OP_OR_JUMP, 0, 0);
     struct node right;
     err = expression_read(c, both ? LEVEL_EQUAL : LEVEL_AND, &right);
     if (!err)
         err = truth_need(c, &right);
     if (err)
         return err;
-    (void)op_add(c, both ? OP_AND : OP_OR, 0, 0);
-    jump_here(c, jump);
+    (void)op_add(&c->code, both ? OP_AND : OP_OR, 0, 0);
+    jump_here(&c->code, jump);
     return OK;
 }
 
@@ -344,15 +264,15 @@ static enum err is_null_read(struct compiler *c)
     enum err err = token_expect(c, TOKEN_NULL, "NULL or NOT NULL is missing");
     if (err)
         return err;
-    (void)op_add(c, OP_IS_NULL, 0, 0);
+    (void)op_add(&c->code, OP_IS_NULL, 0, 0);
     if (negated)
-        (void)op_add(c, OP_NOT, 0, 0);
+        (void)op_add(&c->code, OP_NOT, 0, 0);
     return OK;
 }
 
 static bool is_constant(const struct compiler *c, const struct node *node, enum value_kind kind)
 {
-    return node->kind == NODE_CONSTANT && c->constants[node->constant].kind == kind;
+    return node->kind == NODE_CONSTANT && c->code.constants[node->constant].kind == kind;
 }
 
 static enum err equal_read(struct compiler *c, struct node *left)
@@ -370,9 +290,9 @@ static enum err equal_read(struct compiler *c, struct node *left)
     if (is_constant(c, left, VALUE_TRUTH) && right.kind == NODE_CONSTANT &&
         !is_constant(c, &right, VALUE_TRUTH))
         return refuse_node(c, &right, "this cannot be compared with TRUE or FALSE");
-    (void)op_add(c, OP_EQUAL, 0, 0);
+    (void)op_add(&c->code, OP_EQUAL, 0, 0);
     if (negated)
-        (void)op_add(c, OP_NOT, 0, 0);
+        (void)op_add(&c->code, OP_NOT, 0, 0);
     left->kind = NODE_TRUTH;
     return OK;
 }
@@ -393,15 +313,15 @@ static enum err order_read(struct compiler *c, struct node *left)
     enum err err = ordered_need(c, left);
     if (err)
         return err;
-    uint32_t jump = op_add(c, OP_NULL_JUMP, 0, 0);
+    uint32_t jump = op_add(&c->code, OP_NULL_JUMP, 0, 0);
     struct node right;
     err = operand_read(c, &right);
     if (!err)
         err = ordered_need(c, &right);
     if (err)
         return err;
-    (void)op_add(c, code, 0, 0);
-    jump_here(c, jump);
+    (void)op_add(&c->code, code, 0, 0);
+    jump_here(&c->code, jump);
     return OK;
 }
 
@@ -411,7 +331,8 @@ static bool range_is_empty(const struct compiler *c, const struct node *low,
 {
     if (low->kind != NODE_CONSTANT || high->kind != NODE_CONSTANT)
         return false;
-    const struct value *a = &c->constants[low->constant], *b = &c->constants[high->constant];
+    const struct value *a = &c->code.constants[low->constant],
+                       *b = &c->code.constants[high->constant];
     if (a->kind != VALUE_DOUBLE && b->kind != VALUE_DOUBLE)
         return b->whole < a->whole;
     return (b->kind == VALUE_DOUBLE ? b->real : (double)b->whole) <
@@ -424,7 +345,7 @@ static enum err range_read(struct compiler *c, const struct node *left, bool neg
     enum err err = ordered_need(c, left);
     if (err)
         return err;
-    uint32_t from_null = op_add(c, OP_NULL_JUMP, 0, 0);
+    uint32_t from_null = op_add(&c->code, OP_NULL_JUMP, 0, 0);
     struct node low, high;
     err = operand_read(c, &low);
     if (!err)
@@ -433,7 +354,7 @@ static enum err range_read(struct compiler *c, const struct node *left, bool neg
         err = token_expect(c, TOKEN_AND, "AND and an upper bound are missing");
     if (err)
         return err;
-    uint32_t from_low = op_add(c, OP_LOW + negated, 0, 0);
+    uint32_t from_low = op_add(&c->code, OP_LOW + negated, 0, 0);
     err = operand_read(c, &high);
     if (!err)
         err = ordered_need(c, &high);
@@ -441,9 +362,9 @@ static enum err range_read(struct compiler *c, const struct node *left, bool neg
         return err;
     if (!negated && range_is_empty(c, &low, &high))
         return refuse_node(c, &low, "the lower bound is above the upper one");
-    (void)op_add(c, OP_HIGH + negated, 0, 0);
-    jump_here(c, from_null);
-    jump_here(c, from_low);
+    (void)op_add(&c->code, OP_HIGH + negated, 0, 0);
+    jump_here(&c->code, from_null);
+    jump_here(&c->code, from_low);
     return OK;
 }
 
@@ -452,8 +373,8 @@ static enum err text_read(struct compiler *c, uint32_t *out)
 {
     if (c->token.kind != TOKEN_TEXT)
         return refuse_token(c, "a text in single quotes is missing");
-    struct bytes text = text_keep(c, c->token.text, true);
-    *out = constant_add(c, (struct value){.kind = VALUE_TEXT, .text = text});
+    struct bytes text = text_keep(&c->code, c->token.text, true);
+    *out = constant_add(&c->code, (struct value){.kind = VALUE_TEXT, .text = text});
     token_take(c);
     return OK;
 }
@@ -464,7 +385,7 @@ static enum err in_read(struct compiler *c, const struct node *left, bool negate
     if (left->kind != NODE_PROPERTY)
         return refuse_node(c, left, "only a property can be looked for with IN");
     enum err err = token_expect(c, TOKEN_OPEN, "an opening bracket is missing");
-    uint32_t first = c->n_constants, text;
+    uint32_t first = c->code.n_constants, text;
     if (!err)
         err = text_read(c, &text);
     while (!err && c->token.kind == TOKEN_COMMA) {
@@ -474,7 +395,7 @@ static enum err in_read(struct compiler *c, const struct node *left, bool negate
     if (!err)
         err = token_expect(c, TOKEN_CLOSE, "a comma or a closing bracket is missing");
     if (!err)
-        (void)op_add(c, OP_IN + negated, first, c->n_constants - first);
+        (void)op_add(&c->code, OP_IN + negated, first, c->code.n_constants - first);
     return err;
 }
 
@@ -488,15 +409,15 @@ static enum err part_read(struct compiler *c, const struct node *left, bool nega
     enum err err = text_read(c, &text);
     if (err)
         return err;
-    if (c->constants[text].text.len > 0) {
-        (void)op_add(c, code + negated, text, 0);
+    if (c->code.constants[text].text.len > 0) {
+        (void)op_add(&c->code, code + negated, text, 0);
         return OK;
     }
     /* Nothing contains nothing, and nothing does not: false, and the left side is not asked. */
-    c->n_ops = left->start;
-    c->stack--;
-    c->constants[text] = (struct value){.kind = VALUE_TRUTH, .truth = false};
-    (void)op_add(c, OP_CONSTANT, text, 0);
+    c->code.n_ops = left->start;
+    c->code.stack--;
+    c->code.constants[text] = (struct value){.kind = VALUE_TRUTH, .truth = false};
+    (void)op_add(&c->code, OP_CONSTANT, text, 0);
     return OK;
 }
 
@@ -554,49 +475,9 @@ static enum err expression_read(struct compiler *c, enum level least, struct nod
 
 /* ---- the whole ---- */
 
-static struct bytes moved(struct bytes text, const uint8_t *from, const uint8_t *to)
+static size_t tokens_count(struct bytes rest)
 {
-    return bytes_of(to + (text.at - from), text.len);
-}
-
-/* Everything in one allocation of the right size. */
-static enum err program_pack(const struct compiler *c, struct sql92 **out)
-{
-    size_t constants = c->n_constants * sizeof(struct value);
-    size_t names = c->n_names * sizeof(struct bytes);
-    size_t ops = c->n_ops * sizeof(struct op);
-    size_t size = sizeof(struct sql92) + constants + names + ops + c->kept_len;
-    struct sql92 *sql = calloc(1, size);
-    if (!sql)
-        return ERR_NO_MEMORY;
-    struct value *to_constants = (struct value *)(sql + 1);
-    struct bytes *to_names = (struct bytes *)(to_constants + c->n_constants);
-    struct op *to_ops = (struct op *)(to_names + c->n_names);
-    uint8_t *to_kept = (uint8_t *)(to_ops + c->n_ops);
-    memcpy(to_kept, c->kept, c->kept_len);
-    memcpy(to_ops, c->ops, ops);
-    for (uint32_t i = 0; i < c->n_constants; i++) {
-        to_constants[i] = c->constants[i];
-        if (to_constants[i].kind == VALUE_TEXT)
-            to_constants[i].text = moved(c->constants[i].text, c->kept, to_kept);
-    }
-    for (uint32_t i = 0; i < c->n_names; i++) {
-        to_names[i] = moved(c->names[i], c->kept, to_kept);
-        sql->lengths |= UINT64_C(1) << (to_names[i].len < 63 ? to_names[i].len : 63);
-    }
-    sql->size = size;
-    sql->n_ops = c->n_ops;
-    sql->n_names = c->n_names;
-    sql->ops = to_ops;
-    sql->constants = to_constants;
-    sql->names = to_names;
-    *out = sql;
-    return OK;
-}
-
-static uint32_t tokens_count(struct bytes rest)
-{
-    uint32_t n = 0;
+    size_t n = 0;
     for (enum token_kind kind; (kind = token_next(&rest).kind) != TOKEN_END && kind != TOKEN_BAD;)
         n++;
     return n;
@@ -609,28 +490,19 @@ enum err sql92_compile(struct bytes text, struct sql92 **out, struct fault *why)
                          text.len, SQL92_TEXT_MAX);
     if (text.len == 0)
         text = BYTES("");
-    uint32_t tokens = tokens_count(text);
-    cleanup(free_at) struct op *ops = calloc(2 * (size_t)tokens + 1, sizeof *ops);
-    cleanup(free_at) struct value *constants = calloc((size_t)tokens + 1, sizeof *constants);
-    cleanup(free_at) uint8_t *kept = malloc(text.len + 1);
-    if (!ops || !constants || !kept)
-        return ERR_NO_MEMORY;
-    struct compiler c = {
-        .text = text,
-        .rest = text,
-        .ops = ops,
-        .constants = constants,
-        .ops_max = 2 * tokens,
-        .constants_max = tokens,
-        .kept = kept,
-        .why = why,
-    };
+    struct compiler c = {.text = text, .rest = text, .why = why};
+    enum err err = code_init(&c.code, tokens_count(text), text.len);
+    if (err)
+        return err;
     token_take(&c);
     struct node node;
-    enum err err = expression_read(&c, LEVEL_OR, &node);
+    err = expression_read(&c, LEVEL_OR, &node);
     if (!err)
         err = truth_need(&c, &node);
     if (!err && c.token.kind == TOKEN_BAD)
         err = refuse_token(&c, "");
-    return err ? err : program_pack(&c, out);
+    if (!err)
+        err = code_pack(&c.code, out);
+    code_clear(&c.code);
+    return err;
 }
