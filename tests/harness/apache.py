@@ -106,7 +106,7 @@ def java(name, main, *args, home, properties=(), jvm=("-Xms64m", "-Xmx256m", *QU
 class Server:
     """A Java server with a port that answers remoting requests. After kill9() it can start() again as it was."""
 
-    def __init__(self, name, main, settings, address, home=None, ready_timeout=60, properties=(), jvm=QUICK_SERVER):
+    def __init__(self, name, main, settings, address, home=None, ready_timeout=180, properties=(), jvm=QUICK_SERVER):
         self.name, self.main, self.properties, self.ready_timeout = name, main, properties, ready_timeout
         self.jvm = jvm
         self.home = home or process.temp_folder("oncemq-apache-")
