@@ -100,7 +100,7 @@ def _build_go(project, folder):
     if status != 0 and any(line.startswith("# ") for line in output.splitlines()):
         raise RuntimeError("the Go test program does not compile:\n" + output[-4000:])
     if status != 0:
-        raise Unavailable("go cannot provide the Go client: %s" % _last_line(output))
+        raise Unavailable("go cannot provide the Go client: %s" % _cause(output))
     fresh.rename(folder / "puppet")
 
 
@@ -110,7 +110,7 @@ def _build_node(project, folder):
     # "ci" takes exactly what the lock file names, checked by its hashes.
     status, output = _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
     if status != 0:
-        raise Unavailable("npm cannot provide the Node client: %s" % _last_line(output))
+        raise Unavailable("npm cannot provide the Node client: %s" % _cause(output))
     shutil.copy(project / "puppet.js", folder)
 
 
@@ -123,9 +123,10 @@ def _run(command, folder, **env):
     return result.returncode, result.stdout.decode(errors="replace")
 
 
-def _last_line(output):
-    lines = [line.strip() for line in output.splitlines() if line.strip() and "A complete log" not in line]
-    return lines[-1][:200] if lines else "no output"
+def _cause(output):
+    """The line that says most: npm's first error, go's last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no output"]
+    return next((line for line in lines if line.startswith("npm error")), lines[-1])[:200]
 
 
 # Leading ------------------------------------------------------------------------------------------------------------
