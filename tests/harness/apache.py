@@ -170,7 +170,7 @@ class Broker(Server):
 
     def __init__(self, name_servers, port=None, bind="127.0.0.1", name="broker-a", properties=(), jvm=QUICK_SERVER,
                  **settings):
-        port = port or self._ports()
+        port = port or self.free_port()
         home = process.temp_folder("oncemq-apache-")
         wanted = {
             "brokerClusterName": "DefaultCluster", "brokerName": name, "brokerId": 0, "brokerIP1": "127.0.0.1",
@@ -187,7 +187,7 @@ class Broker(Server):
                          properties=properties, jvm=jvm)
 
     @staticmethod
-    def _ports():
+    def free_port():
         """A port with free neighbours: two below is the fast port, one above is replication."""
         ports = process.free_ports(200)
         for low, high in zip(ports, ports[3:]):

@@ -1,8 +1,8 @@
-"""A TCP relay that remembers every remoting frame that passes it.
+"""A TCP relay that remembers every remoting frame that passes it, and can lose some.
 
-`Relay(listen, target)` accepts on one address, connects each connection to the other and copies bytes both ways
-unchanged. On the way it cuts both directions into frames and appends a `Passed` for each to `frames`, in the order of
-arrival. It runs in daemon threads of the test program and ends with `close()`. Close it before the server behind it is
+`Relay(listen, target)` accepts on one address, connects each connection to the other and copies frames both ways
+unchanged. It appends a `Passed` for each to `frames`, in the order of arrival. Those for which `lose(passed)` is true go
+no further. It runs in daemon threads of the test program and ends with `close()`. Close it before the server behind it is
 killed: a Java client that is accepted and then dropped dials again at once, without end.
 """
 
@@ -33,6 +33,7 @@ class Relay:
     def __init__(self, name, listen, target, frames=None):
         self.name, self.target = name, remoting.split_address(target)
         self.frames = [] if frames is None else frames
+        self.lose = lambda passed: False
         self.sockets, self.numbers = [], itertools.count(1)
         self.listener = socket.create_server(remoting.split_address(listen))
         self.address = "%s:%d" % self.listener.getsockname()[:2]
@@ -61,8 +62,10 @@ class Relay:
             while data := source.recv(65536):
                 buffer.feed(data)
                 while whole := buffer.pop():
-                    self.frames.append(Passed(time.monotonic(), self.name, number, to_server, whole))
-                sink.sendall(data)
+                    passed = Passed(time.monotonic(), self.name, number, to_server, whole)
+                    self.frames.append(passed)
+                    if not self.lose(passed):
+                        sink.sendall(whole)
         except OSError:
             pass
         for end in (source, sink):

@@ -43,7 +43,7 @@ def broker_killed(play):
     process.wait_until(lambda: len(in_order.numbers()) > 300, 60, "messages flow")
     dying.server.kill9()
     callbacks = play.call("send", topic=topic, count=20, first=9000, mode="async", broker=dying.name, queue=0,
-                          producer=play.name, timeout=3000)
+                          producer=play.name, limit=3000)
     dying.server.start()
     tap.check(all("error" in each for each in callbacks), "a dead broker acknowledged: %s" % callbacks)
     # The client counts from the call and looks once a second.

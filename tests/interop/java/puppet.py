@@ -87,7 +87,6 @@ class Listener:
         self.file = os.path.join(puppet.home, name + ".list")
         self.topic = args["topic"]
         self.seen, self.at = [], 0
-        self.running = True
         self.client_id = puppet.call("listen", name=name, file=self.file, **args)
 
     def received(self):
@@ -115,7 +114,6 @@ class Listener:
         wait_all([self], numbers, timeout)
 
     def stop(self):
-        self.running = False
         self.puppet.call("stop", name=self.name)
 
 

@@ -66,7 +66,7 @@ def large_bodies(play):
     topic = play.topic(queues=1)
     listener = play.listen(topic, play.group())
     # The client compresses noise too, which makes it a little larger.
-    play.send(topic, 1, first=0, size=4 * MIB - 4096, kind="noise", timeout=30000, max=8 * MIB)
+    play.send(topic, 1, first=0, size=4 * MIB - 4096, kind="noise", limit=30000, max=8 * MIB)
     play.send(topic, 1, first=1, size=3 * MIB)
     play.send(topic, 3, first=2, size=5000)
     play.send(topic, 1, first=5, size=3000)

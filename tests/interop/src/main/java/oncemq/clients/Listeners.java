@@ -52,6 +52,14 @@ final class Listeners {
         return "stopped";
     }
 
+    void close(String prefix) throws Exception {
+        for (String name : listeners.keySet()) {
+            if (name.startsWith(prefix)) {
+                listeners.remove(name).close();
+            }
+        }
+    }
+
     /** The queues of a topic that the consumer has been given. */
     Object assigned(Command command) {
         List<String> places = new ArrayList<>();

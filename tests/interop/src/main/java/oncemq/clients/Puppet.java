@@ -53,6 +53,12 @@ public final class Puppet {
         verbs.put("query", readers::query);
         verbs.put("view", readers::view);
         verbs.put("admin", this::admin);
+        verbs.put("close", command -> {
+            listeners.close(command.text("prefix"));
+            readers.close(command.text("prefix"));
+            senders.close(command.text("prefix"));
+            return "closed";
+        });
         // The admin tool prints; standard output belongs to the answers.
         System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
     }

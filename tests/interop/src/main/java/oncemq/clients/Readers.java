@@ -41,6 +41,19 @@ final class Readers {
         }
     }
 
+    void close(String prefix) {
+        for (String group : pullers.keySet()) {
+            if (group.startsWith(prefix)) {
+                pullers.remove(group).shutdown();
+            }
+        }
+        for (String name : lites.keySet()) {
+            if (name.startsWith(prefix)) {
+                lites.remove(name).shutdown();
+            }
+        }
+    }
+
     /** Pull once, without waiting for messages. */
     Object pull(Command command) throws Exception {
         PullResult result = puller(command).pull(queue(command), command.text("tags", "*"), command.wide("offset", 0),

@@ -32,12 +32,20 @@ final class Senders {
             if (producer == null) {
                 producer = new DefaultMQProducer("group_of_" + name);
                 settings.apply(producer, name);
-                producer.setSendMsgTimeout(command.number("timeout", 15000));
+                producer.setSendMsgTimeout(command.number("limit", 15000));
                 producer.setMaxMessageSize(command.number("max", producer.getMaxMessageSize()));
                 producer.start();
                 producers.put(name, producer);
             }
             return producer;
+        }
+    }
+
+    void close(String prefix) {
+        for (String name : producers.keySet()) {
+            if (name.startsWith(prefix)) {
+                producers.remove(name).shutdown();
+            }
         }
     }
 
