@@ -49,11 +49,12 @@ static void tell_summary(const struct check_summary *s)
         (void)printf("… and %" PRIu64 " more\n", all - CHECK_FINDINGS_MAX);
     (void)printf("%s: %" PRIu64 " records, %" PRIu64 " bytes, in %" PRIu64 " log files of %" PRIu64
                  " (positions %" PRIu64 " to %" PRIu64 "); %" PRIu64 " units in %" PRIu64
-                 " queues, files of %" PRIu64 "; damage %" PRIu64 ", notes %" PRIu64
-                 ", last stop %s\n",
+                 " queues, files of %" PRIu64 "; %" PRIu64 " keys in %" PRIu64
+                 " index files; damage %" PRIu64 ", notes %" PRIu64 ", last stop %s\n",
                  s->damages ? "damaged" : "sound", s->records, s->bytes, s->log_files,
                  s->log_file_size, s->log_first, s->log_end, s->units, s->queues,
-                 s->queue_file_size, s->damages, s->notes, s->clean ? "clean" : "not clean");
+                 s->queue_file_size, s->index_entries, s->index_files, s->damages, s->notes,
+                 s->clean ? "clean" : "not clean");
 }
 
 enum err check_folder(const char *folder, bool *sound, struct fault *why)

@@ -213,10 +213,14 @@ static enum err check_all(struct check *c, struct fault *why)
         err = check_log_load(c, why);
     if (!err)
         err = check_queues_load(c, why);
+    uint64_t told = c->sum.damages + c->sum.notes;
     if (!err)
         err = check_log_walk(c, why);
+    c->log_whole = c->sum.damages + c->sum.notes == told;
     if (!err)
         err = check_queues_walk(c, why);
+    if (!err)
+        err = check_index(c, why);
     if (!err)
         judge_end(c);
     return err;

@@ -1,5 +1,5 @@
 /* check_int.h - one check of a folder on its way. check.c opens and judges, check_log.c walks the
- * log, check_queue.c holds the queues against it.
+ * log, check_queue.c and check_index.c hold queues and index against it.
  *
  * The order matters: files of log and queues are listed and measured, then the log is walked once
  * from end to end and each record looks for its unit, then each queue is walked for units that no
@@ -38,6 +38,7 @@ struct check {
     uint64_t gap;          /* from here on nothing was readable; NO_GAP: it is */
     bool ended;            /* what follows is of an earlier life */
     int64_t last_ms;       /* the latest store time of a record */
+    bool log_whole;        /* the walk found nothing worth telling */
 
     struct check_row *rows; /* by queue->slot */
     size_t n_rows, cap_rows;
@@ -55,6 +56,9 @@ must_check enum err check_files(struct check *c, const char *folder, uint64_t fi
 /* check_log.c */
 must_check enum err check_log_load(struct check *c, struct fault *why);
 must_check enum err check_log_walk(struct check *c, struct fault *why);
+
+/* check_index.c: after the log was walked */
+must_check enum err check_index(struct check *c, struct fault *why);
 
 /* check_queue.c */
 must_check enum err check_queues_load(struct check *c, struct fault *why);

@@ -1,3 +1,4 @@
+#include "store/index_int.h"
 #include "store/test_house.h"
 
 #include <fcntl.h>
@@ -354,6 +355,109 @@ static void a_unit_without_a_message_is_found(void **state)
     house_clear(&h);
 }
 
+/* ---- the index ---- */
+
+#define INDEX_SHAPE ((struct index_shape){16, 300})
+
+/* The first file of the index, which is full, or the last one, which is not. */
+static void index_path_of(struct house *h, bool last, char out[INDEX_PATH_SIZE])
+{
+    cleanup(free_at) uint64_t *names = NULL;
+    size_t n;
+    assert_int_equal(index_names(h->disk, &names, &n, NULL), OK);
+    assert_true(n > 1);
+    index_path(out, names[last ? n - 1 : 0]);
+}
+
+static void flip_and_find(struct house *h, const char *path, uint64_t at)
+{
+    house_flip(h, path, at, 0x10);
+    assert_int_equal(check(h), OK);
+    if (found.sum.damages == 0)
+        print_error("byte %llu of %s\n", (unsigned long long)at, path);
+    assert_true(found.sum.damages > 0);
+    must_say(CHECK_DAMAGE, "index", -2, "");
+    house_flip(h, path, at, 0x10);
+}
+
+/* Every byte of the header but those that nothing depends on (how many slots are in use; the last
+ * milliseconds of the end), every slot, and every byte of some entries. */
+static void a_changed_bit_of_the_index_is_found(void **state)
+{
+    (void)state;
+    struct house h;
+    house_filled(&h, true);
+    must_find(&h, 0, 0);
+    assert_true(found.sum.index_files > 1);
+    assert_true(found.sum.index_entries >= N);
+    const struct index_shape shape = INDEX_SHAPE;
+    const uint32_t numbers[] = {1, 2, 7, 50};
+    for (int last = 0; last < 2; last++) {
+        char path[INDEX_PATH_SIZE];
+        index_path_of(&h, last, path);
+        for (uint64_t at = 0; at < INDEX_HEADER_SIZE; at++) {
+            bool idle = at == 14 || at == 15 || (at >= 32 && at < 36);
+            if (!idle)
+                flip_and_find(&h, path, at);
+        }
+        house_flip(&h, path, 35, 0x10);
+        must_find(&h, 0, 1);
+        must_say(CHECK_NOTE, path, 32, "slots are in use");
+        house_flip(&h, path, 35, 0x10);
+        for (uint64_t at = INDEX_HEADER_SIZE; at < index_entry_at(&shape, 0); at += 3)
+            flip_and_find(&h, path, at);
+        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+            for (uint64_t k = 0; k < INDEX_ENTRY_SIZE; k++)
+                if (numbers[i] > 1 || k < 12 || k >= 16) /* the first one's seconds: see the code */
+                    flip_and_find(&h, path, index_entry_at(&shape, numbers[i]) + k);
+    }
+    must_find(&h, 0, 0);
+    house_clear(&h);
+}
+
+static void a_missing_or_short_index_file_is_named(void **state)
+{
+    (void)state;
+    struct house h;
+    house_filled(&h, true);
+    char first[INDEX_PATH_SIZE], last[INDEX_PATH_SIZE];
+    index_path_of(&h, false, first);
+    index_path_of(&h, true, last);
+    house_truncate(&h, last, house_size(&h, last) - 1);
+    must_find(&h, 1, 0);
+    must_say(CHECK_DAMAGE, last, -1, "bytes and should have");
+    house_truncate(&h, first, 0);
+    must_find(&h, 2, 0);
+    must_say(CHECK_DAMAGE, first, -1, "bytes and should have");
+    house_remove(&h, "index"); /* a store without one is sound: it may keep none */
+    must_find(&h, 0, 0);
+    house_clear(&h);
+}
+
+/* After a crash the newest file is built again whatever it holds; a full one is believed. */
+static void after_a_crash_only_full_index_files_count(void **state)
+{
+    (void)state;
+    struct house h;
+    house_filled(&h, true);
+    house_must_open(&h);
+    house_crash(&h);
+    must_find(&h, 0, 1);
+    char first[INDEX_PATH_SIZE], last[INDEX_PATH_SIZE];
+    index_path_of(&h, false, first);
+    index_path_of(&h, true, last);
+    const struct index_shape shape = INDEX_SHAPE;
+    house_flip(&h, last, INDEX_HEADER_SIZE + 3, 1); /* slots are not on disk before a clean stop */
+    must_find(&h, 0, 1);
+    house_flip(&h, last, index_entry_at(&shape, 5) + 11, 1);
+    must_find(&h, 0, 2);
+    must_say(CHECK_NOTE, last, -2, "builds it again");
+    house_flip(&h, first, index_entry_at(&shape, 5) + 11, 1);
+    must_find(&h, 1, 2);
+    must_say(CHECK_DAMAGE, first, -2, "");
+    house_clear(&h);
+}
+
 /* ---- any damage ---- */
 
 /* A byte anywhere, in any file, is changed to anything: the check ends, and a start that would not
@@ -364,9 +468,11 @@ static void ends_whatever_is_changed(void **state)
     struct dice dice = test_dice();
     struct house h;
     house_filled(&h, true);
-    static const char *const files[] = {FIRST, SECOND, QUEUE, "checkpoint"};
+    char index[INDEX_PATH_SIZE];
+    index_path_of(&h, dice_below(&dice, 2) == 0, index);
+    const char *const files[] = {FIRST, SECOND, QUEUE, "checkpoint", index};
     for (int i = 0; i < 150; i++) {
-        const char *file = files[dice_below(&dice, 4)];
+        const char *file = files[dice_below(&dice, 5)];
         uint64_t at = dice_below(&dice, house_size(&h, file));
         uint8_t with = (uint8_t)(1 + dice_below(&dice, 255));
         house_flip(&h, file, at, with);
@@ -393,6 +499,9 @@ int main(void)
         cmocka_unit_test(a_wrong_unit_is_found),
         cmocka_unit_test(a_missing_or_short_queue_file_is_named),
         cmocka_unit_test(a_unit_without_a_message_is_found),
+        cmocka_unit_test(a_changed_bit_of_the_index_is_found),
+        cmocka_unit_test(a_missing_or_short_index_file_is_named),
+        cmocka_unit_test(after_a_crash_only_full_index_files_count),
         cmocka_unit_test(ends_whatever_is_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

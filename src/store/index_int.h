@@ -279,6 +279,9 @@ must_check enum err index_file_flush(struct index_file *file, const struct index
 
 /* ---- index_load.c: at the start ---- */
 
+/* The names of the files, rising; what has another form is left out. Free `*out`. */
+must_check enum err index_names(struct vfs *vfs, uint64_t **out, size_t *n, struct fault *why);
+
 must_check enum err index_load(struct index *index, bool clean, uint64_t log_end,
                                struct index_report *report, struct fault *why);
 

@@ -52,10 +52,10 @@ static bool name_read(const char *text, uint64_t *out)
     return true;
 }
 
-static enum err names_read(struct index *index, uint64_t **out, size_t *n, struct fault *why)
+enum err index_names(struct vfs *vfs, uint64_t **out, size_t *n, struct fault *why)
 {
     cleanup(names_clear) struct names names = {0};
-    enum err err = names_list(index->vfs, INDEX_FOLDER, false, &names, why);
+    enum err err = names_list(vfs, INDEX_FOLDER, false, &names, why);
     if (err)
         return err;
     uint64_t *numbers = calloc(names.n + 1, sizeof *numbers);
@@ -105,7 +105,7 @@ static enum err row_load(struct index *index, struct index_report *report, struc
 {
     cleanup(free_at) uint64_t *names = NULL;
     size_t n;
-    enum err err = names_read(index, &names, &n, why);
+    enum err err = index_names(index->vfs, &names, &n, why);
     if (err)
         return err;
     bool believed = true;

@@ -305,6 +305,7 @@ struct check_summary {
     uint64_t log_first, log_end; /* positions */
     uint64_t records, bytes;     /* that were read and verified */
     uint64_t queues, units;
+    uint64_t index_files, index_entries;
     uint64_t notes, damages; /* all of them, told or not */
 };
 
