@@ -289,13 +289,15 @@ void loop_end_turn(struct loop *loop)
 {
     loop->turn_in = 0;
     run_posts(loop);
-    if (loop->hook)
+    if (loop->hook) {
         loop->hook(loop->hook_user);
+        run_posts(loop);
+    }
     struct link *k;
     while ((k = list_pop(&loop->dirty)))
         conn_flush(list_entry(k, struct conn, by_dirty));
-    /* What posts, the hook or a connection that closed have posted here themselves is for the next
-     * turn. Nobody rang for it, and nobody rings while the mailbox is not empty. */
+    /* What posts or a connection that closed have posted here themselves is for the next turn.
+     * Nobody rang for it, and nobody rings while the mailbox is not empty. */
     if (posts_wait(loop))
         (void)uv_async_send(&loop->bell);
 }

@@ -172,8 +172,8 @@ static void post_at_turn_end(void *user)
         loop_post(loop, &homely->post);
 }
 
-/* Too late for its turn, and nobody else wakes the loop. */
-static void what_is_posted_at_the_very_end_of_a_turn_runs_in_the_next(void **state)
+/* It comes after the other posts of its turn, and nobody else wakes the loop. */
+static void what_the_hook_posts_is_not_left_lying(void **state)
 {
     (void)state;
     struct homely homely = {.post.run = on_homely};
@@ -332,7 +332,7 @@ int main(void)
         CASE(posts_of_many_threads_all_run_each_in_its_order),
         CASE(a_post_may_post_itself_again),
         CASE(a_post_of_the_loop_s_own_runs_in_the_same_turn),
-        CASE(what_is_posted_at_the_very_end_of_a_turn_runs_in_the_next),
+        CASE(what_the_hook_posts_is_not_left_lying),
         CASE(closing_runs_the_posts_that_are_left),
         CASE(timers_fire_once_or_again_until_stopped_or_closed),
         CASE(a_signal_comes_as_an_event),

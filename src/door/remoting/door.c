@@ -13,12 +13,27 @@ static void seat_close(struct seat *seat)
     free(seat);
 }
 
+void seat_dispatch(struct seat *seat)
+{
+    if (!seat->undispatched)
+        return;
+    seat->undispatched = false;
+    broker_dispatch_turn(seat->door->broker);
+}
+
+/* Loop: the seat's, at the end of a turn, before answers leave. */
+static void seat_turn_end(void *user)
+{
+    seat_dispatch(user);
+}
+
 static enum err seat_open(struct door *door, struct loop *loop, struct seat **out)
 {
     struct seat *seat = calloc(1, sizeof *seat);
     if (!seat)
         return ERR_NO_MEMORY;
     seat->loop = loop;
+    seat->door = door;
     arena_init(&seat->arena, REQUEST_MEMORY_MAX);
     asks_seat_init(seat);
     enum err err = door->broker ? sends_open(door, &seat->sends) : OK;
@@ -26,6 +41,8 @@ static enum err seat_open(struct door *door, struct loop *loop, struct seat **ou
         seat_close(seat);
         return err;
     }
+    if (door->broker)
+        loop_at_turn_end(loop, seat_turn_end, seat);
     *out = seat;
     return OK;
 }

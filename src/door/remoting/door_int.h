@@ -118,6 +118,8 @@ struct sends;
 
 struct seat {
     struct loop *loop;
+    struct door *door;
+    bool undispatched;    /* something was stored in this turn that is not in the queues yet */
     struct arena arena;   /* of the requests of one read */
     struct sends *sends;  /* send requests of this read; NULL without a broker */
     struct desk *replies; /* made when first needed */
@@ -125,6 +127,10 @@ struct seat {
     struct timer *ask_timer;
     uint32_t ask_tick; /* seconds, while there are any */
 };
+
+/* Brings what was stored to the queues and to whoever waits for it. Once for all reads of a turn,
+ * since nothing is answered before the turn ends; and before a request that could look for it. */
+void seat_dispatch(struct seat *seat);
 
 /* send.c */
 struct desk *sends_desk(struct sends *sends); /* for others of this loop, between its flushes */

@@ -344,6 +344,5 @@ void sends_flush(struct door *door, struct seat *seat)
     }
     give_when_confirmed(door, seat, waiting, n_waiting, end);
     sends->n = 0;
-    broker_dispatch_turn(
-        door->broker); /* whoever waits for these is woken without a change of thread */
+    seat->undispatched |= end > 0; /* whoever waits for these is woken when the turn ends */
 }

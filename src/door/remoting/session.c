@@ -128,8 +128,10 @@ static bool session_frame(struct session *session, const struct frame *frame)
     struct request rq = {
         .session = session, .head = &head, .body = frame->body, .arena = &seat->arena};
     handler *fn = table_find(session->side, head.code);
-    if (fn != send_message && fn != send_message_v2)
+    if (fn != send_message && fn != send_message_v2) {
         sends_flush(session->door, seat); /* a client that asks after its sends finds them done */
+        seat_dispatch(seat);
+    }
     if (fn)
         fn(session->door, &rq);
     else
