@@ -55,6 +55,15 @@ def heartbeat(client, client_id, group, *subscriptions):
     tap.equal(answer.code, r.SUCCESS, "heartbeat (%s)" % answer.remark)
 
 
+def begin_waiting(client, topic, expression, kind, offset, wait_ms):
+    """A pull that finds nothing. A connection is served in order, so once the second answer is here the first waits."""
+    opaque = client.send(r.PULL_MESSAGE, pull_fields(topic, expression, kind, offset=offset, flags=SUBSCRIPTION | SUSPEND,
+                                                     wait_ms=wait_ms))
+    end = client.request(r.GET_MAX_OFFSET, {"topic": topic, "queueId": 0}).ext["offset"]
+    tap.equal(end, str(offset), "end of the queue")
+    return opaque
+
+
 def check_config(client, expression, kind):
     body = r.dumps({"clientId": "c", "group": "g", "namespace": None,
                     "subscriptionData": subscription("T", expression, kind)})
@@ -168,8 +177,7 @@ def _():
         topic = "Wait" + kind
         with connect() as reader, connect() as writer:
             send(writer, topic, **other)
-            opaque = reader.send(r.PULL_MESSAGE, pull_fields(topic, expression, kind, offset=1,
-                                                             flags=SUBSCRIPTION | SUSPEND, wait_ms=20000))
+            opaque = begin_waiting(reader, topic, expression, kind, 1, 60000)
             for _ in range(50):
                 send(writer, topic, **other)
             send_many(writer, topic, [(b"", {**other, "UNIQ_KEY": "W%d" % i}) for i in range(500)])
@@ -184,10 +192,9 @@ def _():
 
 @tap.test("a reader whose time is up is sent on behind what it has seen")
 def _():
-    with connect() as reader, connect() as writer:
+    with connect(30) as reader, connect() as writer:
         send(writer, "Up", n="1")
-        opaque = reader.send(r.PULL_MESSAGE, pull_fields("Up", "n = 9", "SQL92", offset=1, flags=SUBSCRIPTION | SUSPEND,
-                                                         wait_ms=1500))
+        opaque = begin_waiting(reader, "Up", "n = 9", "SQL92", 1, 4000)
         for _ in range(3):
             send(writer, "Up", n="1")
         answer = reader.wait(opaque)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define SUSPEND_MAX_MS (5 * 60 * 1000)
+#define LOOKS          8 /* reads for one waking, beside the first */
 
 /* How many pulls wait is limited by the broker (maxWaitingPulls), but an expression may be as long
  * as a frame. Texts up to TEXTS_SHORT are taken as part of a pull; longer ones share TEXTS_LONG_MAX
@@ -105,19 +106,6 @@ static void answer_pulled(const struct return_address *to, const struct pull *pu
         conn_write_slice(r.conn, read->slices[i].bytes, read->slices[i].owner);
 }
 
-static void pull_now(struct door *door, const struct return_address *to, const struct pull *pull)
-{
-    struct pulled got;
-    struct fault why = {0};
-    enum err err = broker_pull(door->broker, pull, &got, &why);
-    if (err) {
-        answer_refused(to, err, &why);
-        return;
-    }
-    answer_pulled(to, pull, &got);
-    filter_drop(got.filter);
-}
-
 static void parked_free(struct parked *p)
 {
     list_remove(&p->by_session);
@@ -127,36 +115,50 @@ static void parked_free(struct parked *p)
     free(p);
 }
 
-/* True: none of what came was for this reader, and it waits on behind it. */
-static bool parked_again(struct parked *p, struct pulled *got)
+/* None of what came is for this reader: it goes on behind it. As broker_hold_again. */
+static enum err parked_again(struct parked *p, struct pulled *got)
 {
-    if (got->read.status != READ_NONE_MATCHED)
-        return false;
     filter_drop(p->hold.filter);
     p->hold.filter = take(&got->filter); /* its group may have another one by now */
     p->hold.offset = p->pull.offset = got->read.next;
-    return broker_hold_again(p->to.session->door->broker, &p->hold) == OK;
+    return broker_hold_again(p->to.session->door->broker, &p->hold);
+}
+
+/* Something is there, or time is up. Ends with an answer, or with the pull waiting again. While
+ * more comes than can be looked at in LOOKS reads, the client is told to ask again: that is fair to
+ * the others of this loop. */
+static void parked_look(struct parked *p)
+{
+    struct broker *broker = p->to.session->door->broker;
+    struct pulled got;
+    struct fault why = {0};
+    enum err err;
+    p->pull.commit = false; /* that was done the first time */
+    for (int i = 0; !(err = broker_pull(broker, &p->pull, &got, &why)); i++) {
+        if (got.read.status != READ_NONE_MATCHED || i == LOOKS)
+            break;
+        enum err waits = parked_again(p, &got);
+        if (!waits)
+            return;
+        if (waits != ERR_STALE)
+            break;
+    }
+    if (err) {
+        answer_refused(&p->to, err, &why);
+    } else {
+        answer_pulled(&p->to, &p->pull, &got);
+        filter_drop(got.filter);
+    }
+    parked_free(p);
 }
 
 static void parked_woken(struct post *post)
 {
     struct parked *p = list_entry(post, struct parked, post);
-    struct session *session = p->to.session;
-    if (session->conn) {
-        struct pulled got;
-        struct fault why = {0};
-        p->pull.commit = false; /* that was done the first time */
-        enum err err = broker_pull(session->door->broker, &p->pull, &got, &why);
-        if (!err && parked_again(p, &got))
-            return;
-        if (err) {
-            answer_refused(&p->to, err, &why);
-        } else {
-            answer_pulled(&p->to, &p->pull, &got);
-            filter_drop(got.filter);
-        }
-    }
-    parked_free(p);
+    if (p->to.session->conn)
+        parked_look(p);
+    else
+        parked_free(p);
 }
 
 static void parked_wake(struct hold *hold)
@@ -214,14 +216,13 @@ static void park(struct door *door, struct request *rq, const struct pull *pull,
     enum err err = p ? broker_hold(door->broker, &p->hold, (uint64_t)wait_ms) : ERR_NO_MEMORY;
     if (!err)
         return;
-    struct return_address to = return_address_of(rq);
-    if (err == ERR_STALE) { /* it came while we were looking */
-        struct pull again = p->pull;
-        again.commit = false;
-        pull_now(door, &to, &again);
-    } else { /* too many wait already: this one is told that there is nothing, and will ask again */
-        answer_pulled(&to, pull, got);
+    if (p && err == ERR_STALE) { /* it came while we were looking */
+        parked_look(p);
+        return;
     }
+    /* Too many wait already: this one is told that there is nothing, and will ask again. */
+    struct return_address to = return_address_of(rq);
+    answer_pulled(&to, pull, got);
     if (p)
         parked_free(p);
 }
