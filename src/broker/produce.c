@@ -88,7 +88,9 @@ static enum err retry_check(struct broker *b, struct produce *r, bool *dead)
     if (err)
         return err;
     int32_t max = r->has_max_reconsume_times ? r->max_reconsume_times : group->set.retry_max;
-    *dead = r->reconsume_times > max;
+    /* A group that holds queue locks consumes in order: it tries again by itself, and sends a
+     * message here only when it gives it up. */
+    *dead = r->reconsume_times > max || locks_any(b, group->set.name);
     return OK;
 }
 

@@ -121,6 +121,20 @@ def _():
                 refused(client.request(code, body=body), "names", INVALID_PARAMETER)
 
 
+@tap.test("a message that a group with locks sends to its retry topic is a dead letter at once")
+def _():
+    with connect() as client:
+        heartbeat(client, "o@1", group="dog", topics=["Ordered"])
+        retried = send(client, "%RETRY%dog", b"again", reconsumeTimes=1)
+        tap.equal(retried.code, r.SUCCESS, "without locks (%s)" % retried.remark)
+        refused(client.request(GET_TOPIC, {"topic": "%DLQ%dog"}), "no dead letter yet", r.TOPIC_NOT_EXIST)
+        lock(client, "dog", "o@1", queues("Ordered", 3))
+        given_up = send(client, "%RETRY%dog", b"given up", reconsumeTimes=1)
+        tap.equal(given_up.code, r.SUCCESS, "with locks (%s)" % given_up.remark)
+        where = {"topic": "%DLQ%dog", "queueId": 0}
+        process.wait_until(lambda: client.request(r.GET_MAX_OFFSET, where).ext["offset"] == "1", 5, "a dead letter")
+
+
 # Request and reply --------------------------------------------------------------------------------------------------
 
 def reply_fields(body, to="asker@1", topic="C1_REPLY_TOPIC", **fields):

@@ -148,8 +148,7 @@ def clients():
     need(mqadmin("consumerConnection", "-g", GROUP), r"JAVA", TOPIC + r".*\*", r"ConsumeType: CONSUME_PASSIVELY",
          r"MessageModel: CLUSTERING", r"ConsumeFromWhere: CONSUME_FROM_FIRST_OFFSET")
     need(mqadmin("producerConnection", "-g", "admin_producer", "-t", TOPIC), r"JAVA")
-    connection = rows(mqadmin("consumerConnection", "-g", GROUP))
-    client_id = next(row[1] for row in connection if "@" in row[1])
+    client_id = ask(203, {"consumerGroup": GROUP}).json()["connectionSet"][0]["clientId"]
     need(mqadmin("consumerStatus", "-g", GROUP, "-i", client_id), r"PROP_CONSUMEORDERLY\s+: true", TOPIC)
     need(mqadmin("queryMsgById", "-i", scene.sent[0][1], "-t", TOPIC), r"consumer=\[?%s|%s" % (GROUP, GROUP))
 
