@@ -62,7 +62,7 @@ def run(*words, timeout=60):
     scene.tool.process.stdin.write("\t".join(str(word) for word in words).encode() + b"\n")
     scene.tool.process.stdin.flush()
     text = output(timeout)
-    tap.check(not re.search(r"^failed|Exception|CODE:|DESC:", text, re.MULTILINE),
+    tap.check(not re.search(r"^failed|CommandException|CODE:|DESC:|^\tat ", text, re.MULTILINE),
               "%s printed:\n%s" % (words, text))
     return text
 
