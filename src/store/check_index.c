@@ -137,6 +137,8 @@ static bool has_key(const struct record *r, uint32_t hash)
     struct marks marks = props_marks(r->props);
     if (marks.unique.len && index_hash(r->topic, marks.unique) == hash)
         return true;
+    if (marks.tags.len && index_hash_tag(r->topic, marks.tags) == hash)
+        return true;
     for (struct bytes words = marks.keys; words.len > 0;) {
         const uint8_t *blank = memchr(words.at, ' ', words.len);
         size_t len = blank ? (size_t)(blank - words.at) : words.len;

@@ -134,14 +134,24 @@ static uint32_t hash_more(uint32_t hash, struct bytes text)
     return hash;
 }
 
-uint32_t index_hash(struct bytes topic, struct bytes key)
+static uint32_t hash_joined(struct bytes topic, struct bytes between, struct bytes key)
 {
     uint32_t hash = topic.len ? hash_more(0, topic) : 0;
-    hash = 31 * hash + '#';
+    hash = hash_more(hash, between);
     hash = key.len ? hash_more(hash, key) : hash;
     if (hash == 0x80000000u) /* has no positive counterpart */
         return 0;
     return hash > INT32_MAX ? -hash : hash;
+}
+
+uint32_t index_hash(struct bytes topic, struct bytes key)
+{
+    return hash_joined(topic, BYTES("#"), key);
+}
+
+uint32_t index_hash_tag(struct bytes topic, struct bytes tag)
+{
+    return hash_joined(topic, BYTES("#T#"), tag);
 }
 
 /* ---- query ---- */

@@ -177,6 +177,8 @@ struct index_entry index_entry_load(const uint8_t *at);
 void index_entry_save(uint8_t *at, const struct index_entry *entry);
 /* Java's hash of `topic#key`, without its sign. */
 uint32_t index_hash(struct bytes topic, struct bytes key);
+/* Apache 5.5 has the tag of each message in its index as well, as `topic#T#tag`. Ours has not. */
+uint32_t index_hash_tag(struct bytes topic, struct bytes tag);
 uint32_t index_seconds(const struct index_header *head, int64_t store_ms);
 
 struct index_table;
