@@ -124,7 +124,7 @@ must_check enum err store_append(struct store *store, const struct draft *drafts
 
 uint64_t store_confirmed(struct store *store);
 uint64_t store_flushed(struct store *store); /* what a power loss cannot take any more */
-uint64_t store_first(struct store *store); /* where the log begins */
+uint64_t store_first(struct store *store);   /* where the log begins */
 
 /* Waits for `confirmed` to reach a position, without blocking. */
 struct store_wait {

@@ -178,7 +178,8 @@ static void farewell_arrived(struct post *post)
 
 void door_session_expired(struct counted *counted)
 {
-    struct farewell *f = malloc(sizeof *f);
+    bool closing = atomic_load(&((struct session *)counted)->door->closing);
+    struct farewell *f = closing ? NULL : malloc(sizeof *f);
     if (!f)
         return; /* it is in no group any more, which is what matters */
     f->post = (struct post){.run = farewell_arrived};
