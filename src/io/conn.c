@@ -273,6 +273,7 @@ static size_t receive(struct conn *conn, uint8_t *into, size_t room)
     if (n > 0) {
         conn->active_ns = conn->loop->tick_ns;
         conn->loop->turn_in += (size_t)n;
+        conn->loop->breath_in += (size_t)n;
         conn->heard = true;
         return (size_t)n;
     }
@@ -367,6 +368,8 @@ static void on_io(uv_poll_t *poll, int status, int events)
         (void)on_readable(conn);
     if (loop->turn_in >= TURN_IN_MAX)
         loop_end_turn(loop);
+    else if (loop->breath_in >= BREATH_IN_MAX)
+        loop_breathe(loop);
 }
 
 /* ---- output ---- */

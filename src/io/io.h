@@ -10,11 +10,11 @@
  * memory for bytes at all; only an unfinished rest is kept in a buffer of the connection's own,
  * which grows with what has really arrived, never with what a peer has announced.
  *
- * Output. Whatever is written to a connection during one turn of the loop leaves in one system call
- * at the end of that turn. A turn ends before the loop waits, and when it has read 32 KiB, so that
- * peers get to work while there is more to read. Pieces are either copied into chunks that the loop
- * recycles, or slices of counted memory (the mapped log), which are dropped when the kernel has
- * them.
+ * Output. Whatever is written to a connection leaves in one system call when the turn of the loop
+ * ends, or earlier, whenever 32 KiB have been read, so that peers get to work while there is more
+ * to read. A turn ends before the loop waits, and when it has read 256 KiB. Pieces are either
+ * copied into chunks that the loop recycles, or slices of counted memory (the mapped log), which
+ * are dropped when the kernel has them.
  *
  * Back-pressure. Over `out_high` queued bytes the connection is congested: `input` is not called
  * and the socket not read until the queue has drained below half of it. Over `out_max` it is

@@ -16,7 +16,8 @@
 #include <uv.h>
 
 #define LOOP_IN_SIZE  (256u << 10) /* read at once; also the most that is kept without conn_need */
-#define TURN_IN_MAX   (32u << 10)  /* a turn that has read this much ends: the peers get to work */
+#define BREATH_IN_MAX (32u << 10)  /* so much read, and output leaves: the peers get to work */
+#define TURN_IN_MAX   (256u << 10) /* so much read, and the turn ends, although there is more */
 #define FRONT_MAX     (16u << 10)  /* so much that was kept is copied in front of the next read */
 #define LINGER_MS     500          /* a peer that has all our bytes gets this long to say goodbye */
 #define IDLE_TICKS    32           /* idle connections are looked for so often in each idle_ms */
@@ -125,6 +126,7 @@ struct loop {
 
     uint64_t tick_ns; /* the time at the last idle tick: a coarse clock that costs a load */
     size_t turn_in;   /* bytes read in this turn */
+    size_t breath_in; /* and since output last left */
     uint8_t *in;
     struct pool pool;
 };
@@ -137,7 +139,8 @@ static inline void here(const struct loop *loop)
     invariant(loop_inside == loop || !atomic_load_explicit(&loop->owned, memory_order_relaxed));
 }
 
-void loop_end_turn(struct loop *loop); /* the hook, then everything written leaves */
+void loop_end_turn(struct loop *loop); /* posts and the hook, then everything written leaves */
+void loop_breathe(struct loop *loop);  /* everything written leaves */
 void loop_wake(struct loop *loop);     /* another turn at once */
 void loop_expect_idle(struct loop *loop, uint64_t idle_ms);
 void loop_expect_linger(struct loop *loop);

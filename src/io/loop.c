@@ -285,6 +285,14 @@ static void on_bell(uv_async_t *bell)
         uv_stop(&loop->uv);
 }
 
+void loop_breathe(struct loop *loop)
+{
+    loop->breath_in = 0;
+    struct link *k;
+    while ((k = list_pop(&loop->dirty)))
+        conn_flush(list_entry(k, struct conn, by_dirty));
+}
+
 void loop_end_turn(struct loop *loop)
 {
     loop->turn_in = 0;
@@ -293,9 +301,7 @@ void loop_end_turn(struct loop *loop)
         loop->hook(loop->hook_user);
         run_posts(loop);
     }
-    struct link *k;
-    while ((k = list_pop(&loop->dirty)))
-        conn_flush(list_entry(k, struct conn, by_dirty));
+    loop_breathe(loop);
     /* What posts or a connection that closed have posted here themselves is for the next turn.
      * Nobody rang for it, and nobody rings while the mailbox is not empty. */
     if (posts_wait(loop))

@@ -21,7 +21,7 @@ void seat_dispatch(struct seat *seat)
     broker_dispatch_turn(seat->door->broker);
 }
 
-/* Loop: the seat's, at the end of a turn, before answers leave. */
+/* Loop: the seat's, at the end of a turn. */
 static void seat_turn_end(void *user)
 {
     seat_dispatch(user);

@@ -128,8 +128,8 @@ struct seat {
     uint32_t ask_tick; /* seconds, while there are any */
 };
 
-/* Brings what was stored to the queues and to whoever waits for it. Once for all reads of a turn,
- * since nothing is answered before the turn ends; and before a request that could look for it. */
+/* Brings what was stored to the queues and to whoever waits for it: once for all reads of a turn,
+ * and before a request that could look for it. */
 void seat_dispatch(struct seat *seat);
 
 /* send.c */
