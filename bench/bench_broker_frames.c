@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_OPAQUE                                                                               \
-    UINT32_C(1000000000) /* always ten digits, so that frames keep their length                    \
-                          */
+/* Always ten digits, so that frames keep their length. */
+#define FIRST_OPAQUE UINT32_C(1000000000)
+
 #define KEY        "7F00000125CD4E0E2F2A4CDE00000000"
 #define KEY_DIGITS 8
 #define BROKER     "broker-a"
