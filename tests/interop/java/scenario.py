@@ -113,6 +113,16 @@ class Play:
         process.wait_until(lambda: sum(self.committed(group, topic).values()) == total, timeout,
                            "%d messages of %s committed by %s" % (total, topic, group), pause=0.2)
 
+    def admin(self, command, word):
+        """What the official admin tool printed. It waits 5 s for an answer and tells of failures only in what it prints;
+        on a busy machine it has to be run again until it says the word that means success."""
+        def once():
+            printed = self.cast.puppets[NEW].call("admin", args=command)
+            if word not in printed:
+                tap.note("mqadmin %s printed %r" % (command, printed))
+            return word in printed and printed
+        return process.wait_until(once, 60, "mqadmin %s says %s" % (command, word), pause=1)
+
     def close(self):
         """End all clients of this scenario; nobody waits for it."""
         self.puppet.start("close", prefix=self.name)
