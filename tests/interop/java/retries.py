@@ -115,4 +115,7 @@ def orderly_dead_letter(play):
     listener.wait_all(range(5))
     letter, = dead_letters(play, group, 1)
     tap.equal(letter["number"], 2, "the dead letter")
-    tap.equal(listener.numbers(), [0, 1, 2, 2, 2, 3, 4], "deliveries")
+    # The client sends it to the retry topic of any broker, and only one where the group has a lock makes it a dead letter
+    # at once. Elsewhere client 4.9.8 gets it once more through the ladder.
+    tap.equal(listener.numbers()[:7], [0, 1, 2, 2, 2, 3, 4], "deliveries in order")
+    tap.equal(set(listener.numbers()[7:]) - {2}, set(), "other deliveries")
