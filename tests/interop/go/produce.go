@@ -157,7 +157,8 @@ func sendAsync(from rocketmq.Producer, messages []*primitive.Message) ([]sent, e
 	}
 }
 
-// flood sends numbered messages, each again until it is acknowledged, and says which place each got.
+// flood sends numbered messages, each again until it is acknowledged, and says which place each got. It takes its time,
+// at least 1 ms a message and worker, so that something can happen in its midst on a fast machine too.
 func flood(c *command) (interface{}, error) {
 	from, err := find[rocketmq.Producer](c.Name)
 	if err != nil {
@@ -176,6 +177,7 @@ func flood(c *command) (interface{}, error) {
 					failures <- err
 					return
 				}
+				time.Sleep(time.Millisecond)
 			}
 		}()
 	}

@@ -100,7 +100,8 @@ async function send(c) {
   return results;
 }
 
-/* Sends numbered messages, each again until it is acknowledged, and says which place each got. */
+/* Sends numbered messages, each again until it is acknowledged, and says which place each got. It takes its time, at
+ * least 1 ms a message and worker, so that something can happen in its midst on a fast machine too. */
 async function flood(c) {
   const producer = find(c.name);
   const deadline = Date.now() + c.seconds * 1000;
@@ -110,6 +111,7 @@ async function flood(c) {
       const number = next++;
       const sent = await insist(producer, c, number, deadline);
       say({ event: 'acked', name: c.name, number, sent });
+      await pause(1);
     }
   };
   await Promise.all(Array.from({ length: FLOOD_WORKERS }, worker));
