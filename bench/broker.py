@@ -140,9 +140,10 @@ def bench_send(subjects):
 def bench_poll(subjects):
     results = in_turn(subjects, "poll", POLL)
     for name, each in results.items():
-        print("poll: %-6s p50 %5.0f p99 %5.0f p99.9 %5.0f us, %5.1f us of its CPU each; the generator's timer "
-              "came late by %.0f us (p99)"
-              % (name, *(medians(each)[key] for key in ("p50_us", "p99_us", "p999_us", "cpu_us", "late_p99_us"))))
+        print("poll: %-6s p50 %5.0f p99 %5.0f p99.9 %5.0f us, %5.1f us of its CPU each, %d busy; the generator's "
+              "timer came late by %.0f us (p99)"
+              % (name, *(medians(each)[key] for key in ("p50_us", "p99_us", "p999_us", "cpu_us", "refused",
+                                                         "late_p99_us"))))
     if len(subjects) > 1:
         for key in ("p50_us", "p99_us", "cpu_us"):
             print("poll: share of Apache's %s: %s" % (key[:-3], spread(ratios(results, key))))
