@@ -109,6 +109,13 @@ def ratios(results, key):
     return sorted(a[key] / b[key] for a, b in zip(results["OnceMQ"], results["Apache"]))
 
 
+def warn_if_busy():
+    """Others on the machine spoil it: a JVM that gets no time never becomes warm."""
+    load, cores = os.getloadavg()[0], os.cpu_count()
+    if load > cores + 1:  # one is the generator and what it loads
+        print("The machine is busy (load average %.1f on %d cores): what follows or precedes means little." % (load, cores))
+
+
 def verdict(good, text):
     print("%s %s" % (text, "PASS" if good else "MISS"), flush=True)
     return good
@@ -166,6 +173,7 @@ def bench_idle():
 def main():
     wanted = sys.argv[1:] or ["send", "poll", "idle"]
     good = True
+    warn_if_busy()
     if "idle" in wanted:
         good &= bench_idle()
     if "send" in wanted or "poll" in wanted:
@@ -175,6 +183,7 @@ def main():
             good &= bench_send(subjects)
         if "poll" in wanted:
             good &= bench_poll(subjects)
+    warn_if_busy()
     sys.exit(0 if good else 1)
 
 
