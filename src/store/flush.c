@@ -4,7 +4,9 @@
  * all. Those that it confirms usually send again at once. If the next sync began before they have,
  * they would have to wait for the one after, and the crowd would go in two halves that take turns.
  * So the flusher *gathers*: it waits until as many records have come as it just confirmed, though
- * only for a part of what a sync takes, and less and less if they do not come.
+ * only for a part of what a sync takes, and less and less if they do not come. Never for long: a
+ * sync may have taken seconds for once, or the clock may have been put forward meanwhile, and then
+ * a send that comes alone would wait for a crowd that is gone.
  *
  * A failed fdatasync is believed for good: the kernel may have thrown the
  * pages away and would report success the next time. From then on nothing is accepted. Only what
@@ -81,6 +83,8 @@ static void gather_plan(struct store *store, uint64_t records, uint64_t began_ns
     room_enter(&store->tail.room);
     if (++g->tries >= GATHER_TRIES)
         g->tries = g->alone = 0;
+    if (patience_ns > g->most_ns)
+        patience_ns = g->most_ns;
     patience_ns >>= g->alone;
     g->until_ns = patience_ns ? now_ns + patience_ns : 0;
     g->expected = records - g->flushed;

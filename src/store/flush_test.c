@@ -329,6 +329,7 @@ static void waits_for_those_it_has_told(void **state)
     (void)state;
     struct house h;
     open_slow_house(&h, 24 * 3600 * 1000);
+    h.store->tail.gathering.most_ns = UINT64_MAX;
     house_must_send(&h, 0, 20);
     (void)store_flush_turn(h.store);
     pthread_t flusher;
@@ -367,9 +368,30 @@ static void is_less_patient_when_few_come(void **state)
     assert_int_equal(g->alone, 0);
 
     slow.takes_ms = 24 * 3600 * 1000;
+    h.store->tail.gathering.most_ns = UINT64_MAX;
     (void)store_flush_turn(h.store);
     store_flush_wake(h.store);
     store_flush_wait(h.store, 10000);
+    house_must_close(&h);
+    house_clear(&h);
+}
+
+/* The disk stood still for a day, or the clock was put forward while it worked: who comes alone
+ * afterwards is not made to wait for half of that. */
+static void never_waits_long_whatever_a_sync_took(void **state)
+{
+    (void)state;
+    struct house h;
+    open_slow_house(&h, 24 * 3600 * 1000);
+    const struct gathering *g = &h.store->tail.gathering;
+    house_must_send(&h, 0, 10);
+    (void)store_flush_turn(h.store);
+    assert_int_equal(g->until_ns - clock_ns(h.options.clock), GATHER_MOST_NS);
+    house_must_send(&h, 10, 1);
+    store_flush_wait(h.store, 10000);
+    assert_int_equal(g->until_ns, 0);
+    (void)store_flush_turn(h.store);
+    assert_int_equal(store_confirmed(h.store), position_get(&h.store->positions.written));
     house_must_close(&h);
     house_clear(&h);
 }
@@ -431,6 +453,7 @@ int main(void)
         cmocka_unit_test(an_append_wakes_the_flusher),
         cmocka_unit_test(waits_for_those_it_has_told),
         cmocka_unit_test(is_less_patient_when_few_come),
+        cmocka_unit_test(never_waits_long_whatever_a_sync_took),
         cmocka_unit_test(keeps_queues_and_checkpoint_by_interval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

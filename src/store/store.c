@@ -33,6 +33,7 @@ static struct store *store_new(const struct store_options *options)
     list_init(&store->log.open);
     room_init(&store->tail.room, "tail", ROOM_TAIL);
     list_init(&store->tail.waits);
+    store->tail.gathering.most_ns = GATHER_MOST_NS;
     room_init(&store->derived.room, "derived", ROOM_DERIVED);
     list_init(&store->derived.dirty);
     map_init(&store->queues, dice_seed_from_os());

@@ -204,6 +204,8 @@ static inline bool window_has(const struct window *w, uint64_t position)
     return position >= w->from && position - w->from < w->len;
 }
 
+#define GATHER_MOST_NS UINT64_C(20000000)
+
 /* The flusher waits for those that it has just told: see flush.c. */
 struct gathering {
     uint64_t until_ns; /* 0: it does not */
@@ -211,6 +213,7 @@ struct gathering {
     uint64_t expected;
     uint64_t flushed;      /* what tail.records was for the last flush */
     unsigned alone, tries; /* how often in a row few of them came; of so many times */
+    uint64_t most_ns;      /* no wait is longer, whatever the clock says a sync took */
 };
 
 struct tail {
