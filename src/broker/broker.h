@@ -214,7 +214,13 @@ must_check enum err broker_offset_commit(struct broker *broker, struct bytes gro
 must_check enum err broker_offset_query(struct broker *broker, struct bytes group,
                                         struct bytes topic, int32_t queue_id, bool zero_if_none,
                                         int64_t *out, struct fault *why);
-enum queue_bound { BOUND_MIN, BOUND_MAX, BOUND_TIME, BOUND_EARLIEST_TIME };
+enum queue_bound {
+    BOUND_MIN,
+    BOUND_MAX,
+    BOUND_TIME,      /* the first message stored at that time or later */
+    BOUND_TIME_LAST, /* the last one stored at that time or before */
+    BOUND_EARLIEST_TIME,
+};
 must_check enum err broker_bound(struct broker *broker, struct bytes topic, int32_t queue_id,
                                  enum queue_bound which, int64_t timestamp, int64_t *out,
                                  struct fault *why);

@@ -52,6 +52,15 @@ enum err broker_offset_query(struct broker *b, struct bytes group, struct bytes 
     return OK;
 }
 
+/* The last message that was stored at that time or before; 0 when all came later, as on an Apache
+ * broker. */
+static int64_t last_until(struct broker *b, struct queue *queue, int64_t timestamp)
+{
+    int64_t next = timestamp < INT64_MAX ? queue_search_time(b->store, queue, timestamp + 1)
+                                         : queue_max(queue);
+    return next > queue_min(b->store, queue) ? next - 1 : 0;
+}
+
 /* A queue that is unknown begins and ends at 0, as on an Apache broker. */
 enum err broker_bound(struct broker *b, struct bytes topic, int32_t queue_id,
                       enum queue_bound which, int64_t timestamp, int64_t *out, struct fault *why)
@@ -71,6 +80,9 @@ enum err broker_bound(struct broker *b, struct bytes topic, int32_t queue_id,
         break;
     case BOUND_TIME:
         *out = queue_search_time(b->store, queue, timestamp);
+        break;
+    case BOUND_TIME_LAST:
+        *out = last_until(b, queue, timestamp);
         break;
     case BOUND_EARLIEST_TIME:
         *out = queue_store_time(b->store, queue, queue_min(b->store, queue));

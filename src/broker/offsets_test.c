@@ -106,6 +106,10 @@ static void bounds_are_those_of_the_queue(void **state)
     assert_int_equal(bound(rig, T, 0, BOUND_MIN, 0), 0);
     assert_int_equal(bound(rig, T, 0, BOUND_MAX, 0), 3);
     assert_int_equal(bound(rig, T, 0, BOUND_TIME, START_MS + 2000), 1);
+    assert_int_equal(bound(rig, T, 0, BOUND_TIME_LAST, START_MS), 0);
+    assert_int_equal(bound(rig, T, 0, BOUND_TIME_LAST, START_MS + 2000), 1);
+    assert_int_equal(bound(rig, T, 0, BOUND_TIME_LAST, START_MS + 2999), 1);
+    assert_int_equal(bound(rig, T, 0, BOUND_TIME_LAST, INT64_MAX), 2);
     assert_int_equal(bound(rig, T, 0, BOUND_EARLIEST_TIME, 0), START_MS + 1000);
 }
 
@@ -121,6 +125,7 @@ static void an_unknown_queue_is_empty(void **state)
         assert_int_equal(bound(rig, topic, unknown[i].queue, BOUND_MIN, 0), 0);
         assert_int_equal(bound(rig, topic, unknown[i].queue, BOUND_MAX, 0), 0);
         assert_int_equal(bound(rig, topic, unknown[i].queue, BOUND_TIME, START_MS), 0);
+        assert_int_equal(bound(rig, topic, unknown[i].queue, BOUND_TIME_LAST, START_MS), 0);
         assert_int_equal(bound(rig, topic, unknown[i].queue, BOUND_EARLIEST_TIME, 0), -1);
     }
 }

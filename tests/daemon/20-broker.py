@@ -190,6 +190,9 @@ def _():
         tap.equal(found, "0", "by an early time")
         found = client.request(r.SEARCH_OFFSET_BY_TIMESTAMP, dict(where, timestamp=before + 3600000)).ext["offset"]
         tap.equal(found, "4", "by a late time")
+        for when, offset in ((before - 1000, "0"), (before + 3600000, "3")):
+            found = client.request(r.SEARCH_OFFSET_BY_TIMESTAMP, dict(where, timestamp=when, boundaryType="UPPER")).ext["offset"]
+            tap.equal(found, offset, "the last one not after %d" % when)
         earliest = int(client.request(32, where).ext["timestamp"])
         tap.check(before <= earliest <= before + 60000, "earliest %d" % earliest)
 

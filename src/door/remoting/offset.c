@@ -40,12 +40,21 @@ void offset_update(struct door *door, struct request *rq)
         answer(rq, RES_SUCCESS, NULL);
 }
 
+/* Which of the two messages around a time; anything else is the later one. Witness:
+ * BoundaryType.getType. */
+static bool is_upper(struct bytes boundary)
+{
+    return bytes_equal(boundary, BYTES("UPPER")) || bytes_equal(boundary, BYTES("upper"));
+}
+
 static void bound(struct door *door, struct request *rq, const struct field_table *table,
                   enum queue_bound which, struct bytes name)
 {
     struct offset_fields f = {0};
     if (!request_fields(rq, table, &f))
         return;
+    if (which == BOUND_TIME && is_upper(f.boundary))
+        which = BOUND_TIME_LAST;
     int64_t value;
     struct fault why = {0};
     enum err err =
