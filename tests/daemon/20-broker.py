@@ -260,6 +260,28 @@ def _():
         tap.equal((gone.code, gone.remark), (r.SYSTEM_ERROR, "no consumer for this group, members"), "nobody left")
 
 
+@tap.test("a heartbeat of the second version without subscriptions keeps its client and the group's subscriptions")
+def _():
+    def beat(client, topics, without):
+        body = r.loads(heartbeat("v2@1", "second", topics).decode())
+        answer = client.request(r.HEART_BEAT, body=r.dumps(dict(body, withoutSub=without, heartbeatFingerprint=7)))
+        tap.equal((answer.code, answer.ext["IS_SUPPORT_HEART_BEAT_V2"]), (r.SUCCESS, "true"), "heartbeat")
+        return answer
+
+    with connect() as client:
+        send(client, "Fresh", b"x")
+        # Its subscriptions are not known here: it is told to send them.
+        tap.equal(beat(client, [], True).ext["IS_SUB_CHANGE"], "true", "what a stranger is told")
+        refused = client.request(r.PULL_MESSAGE, pull_fields("Fresh", flags=0, group="second"))
+        tap.equal(refused.code, NOT_SUBSCRIBED, "pull before that (%s)" % refused.remark)
+        beat(client, ["Fresh"], False)
+        beat(client, [], True)
+        found = client.request(r.PULL_MESSAGE, pull_fields("Fresh", flags=0, group="second"))
+        tap.equal(found.code, r.SUCCESS, "pull after it (%s)" % found.remark)
+        listed = client.request(r.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "second"})
+        tap.equal(listed.json()["consumerIdList"], ["v2@1"], "members")
+
+
 @tap.test("a pull without its own expression needs the group's subscription")
 def _():
     with connect() as client:

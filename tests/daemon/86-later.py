@@ -110,6 +110,33 @@ def _():
         tap.equal(refused.code, NO_PERMISSION, "pull of dead letters (%s)" % refused.remark)
 
 
+@tap.test("RT-8 with twenty retries allowed those past the sixteenth come every two hours, then the dead letter")
+def _():
+    with tap.watch(virtual()) as d, r.Client(d.broker) as client:
+        position = position_of(send(client, "T", b"patient", UNIQ_KEY=KEY))
+        for tries, seconds in enumerate(LADDER_S + [7200] * 4):
+            tap.equal(give_back(client, position, maxReconsumeTimes=20).code, r.SUCCESS, "given back")
+            if tries >= len(LADDER_S):  # a quarter of an hour is left for a slow machine
+                advance(client, seconds - 900)
+                tap.equal(count(client, "%RETRY%g"), tries, "retries before the time of retry %d" % (tries + 1))
+                advance(client, 900)
+            else:
+                advance(client, seconds)
+            wait_count(client, "%RETRY%g", tries + 1)
+            message = r.messages(pull(client, "%RETRY%g", tries).body)[0]
+            tap.equal((message.unique_key, message.reconsume_times), (KEY, tries + 1), "message")
+            position = message.physical_offset
+        waited = read(client, "SCHEDULE_TOPIC_XXXX", queue=17)
+        tap.equal([m.reconsume_times for m in waited], [16, 17, 18, 19, 20], "what waited two hours")
+        came = read(client, "%RETRY%g")[15:]
+        for before, after in zip(waited, came):
+            tap.check(7200000 <= after.store_time - before.store_time < 7200000 + 900000, "retry %d after %d ms"
+                      % (after.reconsume_times, after.store_time - before.store_time))
+        tap.equal(pull(client, "%DLQ%g", 0).code, r.TOPIC_NOT_EXIST, "dead letters before there is one")
+        tap.equal(give_back(client, position, maxReconsumeTimes=20).code, r.SUCCESS, "given back for the last time")
+        tap.equal(count(client, "%DLQ%g"), 1, "dead letters")
+
+
 @tap.test("DL-1, DL-3, DL-6 with dlqPerm=6 the dead letters of a group are readable, all in one topic")
 def _():
     with tap.watch(daemons.Daemon(settings={"dlqPerm": 6})) as d, r.Client(d.broker) as client, \

@@ -110,6 +110,25 @@ def _():
             tap.check(word not in log, "%r in the log" % word)
 
 
+@tap.test("DL-5 dead letters are kept as long as other messages, and no longer")
+def _():
+    settings = {"mappedFileSizeCommitLog": FILE, "flushCommitLogThoroughInterval": 100, "deleteWhen": ALL_HOURS}
+    with daemons.Daemon(args=["--clock", "virtual"], settings=settings) as d, r.Client(d.broker) as client:
+        dead = 150
+        for _ in range(dead):
+            position = int(send(client, "Failing").ext["msgId"][-16:], 16)
+            given = client.request(r.CONSUMER_SEND_MSG_BACK, {"offset": position, "group": "g", "delayLevel": 0,
+                                                              "originTopic": "Failing", "maxReconsumeTimes": 0})
+            tap.equal(given.code, r.SUCCESS, "given back (%s)" % given.remark)
+        tap.equal(offset_of(client, r.GET_MAX_OFFSET, "%DLQ%g"), dead, "dead letters")
+        advance(client, 71 * HOUR_MS)
+        tap.equal(send(client, "Failing").code, r.SUCCESS, "send after 71 hours")
+        tap.equal(offset_of(client, r.GET_MIN_OFFSET, "%DLQ%g"), 0, "first dead letter after 71 hours")
+        advance(client, 2 * HOUR_MS)
+        process.wait_until(lambda: offset_of(client, r.GET_MIN_OFFSET, "%DLQ%g") > 0, 20, "the first ones gone")
+        tap.equal(offset_of(client, r.GET_MAX_OFFSET, "%DLQ%g"), dead, "end")
+
+
 @tap.test("the patience of a waiting pull ends with the jump")
 def _():
     with daemons.Daemon(args=["--clock", "virtual"]) as d, r.Client(d.broker) as client, r.Client(d.broker) as other:
