@@ -149,8 +149,9 @@ static enum err pull_allow(struct broker *b, const struct pull *pull, enum err f
     if (out->reset)
         return OK; /* what it carries along is from before */
 
-    /* What a pull carries along may be older than what somebody asked for explicitly. */
-    if (pull->commit && pull->commit_offset >= 0 &&
+    /* What a pull carries along may be older than what somebody asked for explicitly. Nobody has
+     * come further than the queue: kept, such a number could not be put right by later pulls. */
+    if (pull->commit && pull->commit_offset >= 0 && pull->commit_offset <= queue_max(out->queue) &&
         pull->commit_offset > progress_get(b, pull->group, pull->topic, pull->queue_id))
         return progress_set(b, pull->group, pull->topic, pull->queue_id, pull->commit_offset);
     return OK;

@@ -295,7 +295,7 @@ static void the_group_s_own_subscription_counts_otherwise(void **state)
     broker_session_gone(rig->broker, &session.counted);
 }
 
-static void a_pull_commits_forwards_only(void **state)
+static void a_pull_commits_forwards_and_not_beyond_the_end(void **state)
 {
     struct rig *rig = *state;
     for (int i = 0; i < 3; i++)
@@ -303,8 +303,8 @@ static void a_pull_commits_forwards_only(void **state)
     static const struct {
         bool commit;
         int64_t offset, after;
-    } steps[] = {{false, 2, -1}, {true, -1, -1}, {true, 0, 0}, {true, 2, 2},
-                 {true, 1, 2},   {false, 3, 2},  {true, 3, 3}};
+    } steps[] = {{false, 2, -1}, {true, -1, -1},       {true, 0, 0}, {true, 2, 2}, {true, 1, 2},
+                 {false, 3, 2},  {true, INT64_MAX, 2}, {true, 4, 2}, {true, 3, 3}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         struct pull pull = rig_pull("g", "T", 0);
         pull.commit = steps[i].commit;
@@ -341,7 +341,7 @@ int main(void)
         rig_test(sql92_can_be_switched_off),
         rig_test(a_pull_is_checked_step_by_step),
         rig_test(the_group_s_own_subscription_counts_otherwise),
-        rig_test(a_pull_commits_forwards_only),
+        rig_test(a_pull_commits_forwards_and_not_beyond_the_end),
         rig_test(a_refused_pull_commits_nothing),
     };
     return cmocka_run_group_tests_name("broker/pull", tests, NULL, NULL);

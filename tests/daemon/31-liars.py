@@ -114,6 +114,9 @@ def _():
                     {"consumerGroup": "x" * 300}, {"consumerGroup": "a/../b"}, {"topic": "../../etc"}):
             client.request(r.UPDATE_CONSUMER_OFFSET, {**commit, **lie})
         tap.equal(stored("owner"), "1", "offset of the owner")
+        for beyond in (1000, 1 << 61, (1 << 63) - 1):   # kept, it could not be put right by later pulls
+            client.request(r.PULL_MESSAGE, pull_fields(consumerGroup="owner", sysFlag=5, commitOffset=beyond))
+            tap.equal(stored("owner"), "1", "offset of the owner after a pull that commits %d" % beyond)
         for lie in ({"group": "nobody-ever", "topic": "NoSuchTopic"}, {"group": "owner", "topic": "NoSuchTopic"}):
             tap.equal(stored(**lie), None, "offset of %r" % lie)
     serves(honest)
