@@ -405,7 +405,7 @@ static enum err part_read(struct compiler *c, const struct node *left, bool nega
                         : c->token.kind == TOKEN_STARTSWITH ? OP_STARTS
                                                             : OP_ENDS;
     token_take(c);
-    uint32_t text;
+    uint32_t text = 0;
     enum err err = text_read(c, &text);
     if (err)
         return err;
