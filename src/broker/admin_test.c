@@ -95,8 +95,13 @@ static void a_deleted_topic_takes_offsets_and_readers_along(void **state)
     struct pull pull = rig_pull("g", "T", 1);
     struct pulled got;
     assert_int_equal(broker_pull(rig->broker, &pull, &got, NULL), OK);
-    assert_int_equal(broker_offset_commit(rig->broker, BYTES("g"), BYTES("T"), 0, 1, NULL), OK);
-    assert_int_equal(broker_offset_commit(rig->broker, BYTES("g"), BYTES("Other"), 0, 1, NULL), OK);
+    assert_int_equal(broker_offset_commit(
+                         rig->broker, &(struct commit){NULL, BYTES("g"), BYTES("T"), 0, 1}, NULL),
+                     OK);
+    assert_int_equal(broker_offset_commit(rig->broker,
+                                          &(struct commit){NULL, BYTES("g"), BYTES("Other"), 0, 1},
+                                          NULL),
+                     OK);
     struct hold hold = {.queue = got.queue, .offset = 1, .wake = woken};
     assert_int_equal(broker_hold(rig->broker, &hold, 60000), OK);
 
@@ -161,7 +166,9 @@ static void a_group_is_set_shown_and_deleted(void **state)
     assert_int_equal(broker_group_get(rig->broker, BYTES("g"), &arena, &got, NULL), OK);
     assert_int_equal(got.retry_max, 3);
     rig_send(rig, "T", "", "x");
-    assert_int_equal(broker_offset_commit(rig->broker, BYTES("g"), BYTES("T"), 0, 1, NULL), OK);
+    assert_int_equal(broker_offset_commit(
+                         rig->broker, &(struct commit){NULL, BYTES("g"), BYTES("T"), 0, 1}, NULL),
+                     OK);
 
     assert_int_equal(broker_group_delete(rig->broker, BYTES("g"), false, NULL), OK);
     assert_int_equal(broker_group_get(rig->broker, BYTES("g"), &arena, &got, NULL),
@@ -185,14 +192,18 @@ static void a_reset_counts_until_its_reader_is_told(void **state)
         rig_send(rig, "T", "", "x");
     struct group_settings set = group_settings_default(BYTES("g"));
     assert_int_equal(broker_group_set(rig->broker, &set, NULL), OK);
-    assert_int_equal(broker_offset_commit(rig->broker, BYTES("g"), BYTES("T"), 0, 5, NULL), OK);
+    assert_int_equal(broker_offset_commit(
+                         rig->broker, &(struct commit){NULL, BYTES("g"), BYTES("T"), 0, 5}, NULL),
+                     OK);
     struct offsets_reset reset = {
         .group = BYTES("g"), .topic = BYTES("T"), .queue_id = 0, .offset = 2};
     assert_int_equal(broker_offsets_reset(rig->broker, &reset, &arena, NULL), OK);
     assert_int_equal(reset.n, 1);
     assert_int_equal(rig_offset(rig, "g", "T", 0), 2);
 
-    assert_int_equal(broker_offset_commit(rig->broker, BYTES("g"), BYTES("T"), 0, 5, NULL), OK);
+    assert_int_equal(broker_offset_commit(
+                         rig->broker, &(struct commit){NULL, BYTES("g"), BYTES("T"), 0, 5}, NULL),
+                     OK);
     assert_int_equal(rig_offset(rig, "g", "T", 0), 2);
     struct pull pull = rig_pull("g", "T", 5);
     pull.commit = true;

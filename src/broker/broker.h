@@ -162,7 +162,8 @@ struct pull {
     int32_t queue_id;
     int64_t offset;
     uint32_t max_count;
-    bool commit; /* store commit_offset as the group's */
+    const struct counted *session; /* of whoever pulls; NULL: nobody's */
+    bool commit;                   /* store commit_offset as the group's */
     int64_t commit_offset;
     bool has_expression; /* else the group's own subscription counts */
     struct bytes expression, expression_type;
@@ -207,8 +208,16 @@ bool broker_unhold(struct broker *broker, struct hold *hold);
 
 /* ---- offsets ---- */
 
-must_check enum err broker_offset_commit(struct broker *broker, struct bytes group,
-                                         struct bytes topic, int32_t queue_id, int64_t offset,
+struct commit {
+    const struct counted *session; /* of whoever commits; NULL: nobody's */
+    struct bytes group, topic;
+    int32_t queue_id;
+    int64_t offset;
+};
+/* It may go back, if somebody asks for it: an operator, or the member that has the queue. A member
+ * that has lost the queue to another may still tell what it knew before; then OK, and nothing has
+ * changed. ERR_INVALID (a number), ERR_UNKNOWN_GROUP, ERR_UNKNOWN_TOPIC, ERR_NO_MEMORY. */
+must_check enum err broker_offset_commit(struct broker *broker, const struct commit *commit,
                                          struct fault *why);
 /* ERR_NOT_FOUND: none is stored, and the reader is to decide where to begin. */
 must_check enum err broker_offset_query(struct broker *broker, struct bytes group,

@@ -67,7 +67,8 @@ struct group {
 struct place {
     int32_t queue_id;
     int64_t offset;
-    bool reset; /* by an operator, and no reader has been told yet */
+    bool reset;               /* by an operator, and no reader has been told yet */
+    const struct counted *by; /* who came so far: to be compared with others, never looked into */
 };
 struct progress {
     struct place *places; /* by queue number, rising */
@@ -295,6 +296,7 @@ must_check enum err groups_add_system(struct broker *b);
 /* ---- clients.c, room: core ---- */
 
 const struct crowd *consumers_find(struct broker *b, struct bytes group);
+bool consumer_is(struct broker *b, struct bytes group, const struct counted *session);
 void clients_clear(struct broker *b);             /* no key needed: at the end */
 size_t names_tidy(struct bytes *names, size_t n); /* sorts, each once; how many are left */
 
@@ -356,8 +358,7 @@ void locks_clear(struct broker *b);                   /* no key needed: at the e
 
 /* -1: none is stored. */
 int64_t progress_get(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id);
-must_check enum err progress_set(struct broker *b, struct bytes group, struct bytes topic,
-                                 int32_t queue_id, int64_t offset);
+must_check enum err progress_set(struct broker *b, const struct commit *commit);
 /* From a file: the whole entry, replacing one of the same key. */
 must_check enum err progress_put(struct broker *b, struct bytes key, const struct place *places,
                                  size_t n);

@@ -328,6 +328,11 @@ static struct member *member_find(struct broker *b, struct map *crowds, struct b
     return map_get(&b->members, bytes_of(&key, sizeof key));
 }
 
+bool consumer_is(struct broker *b, struct bytes group, const struct counted *session)
+{
+    return session && member_find(b, &b->consumers, group, session);
+}
+
 /* Room: core. */
 static enum err visitor_need(struct broker *b, const struct counted *session, struct visitor **out)
 {

@@ -6,29 +6,46 @@
 #define VERSION_COMMITS 500 /* the data version rises with every 500th commit, as Apache's does */
 
 static bool queue_is_recent(struct broker *b, struct bytes topic, int32_t queue_id);
+static struct place *progress_place(struct broker *b, struct bytes group, struct bytes topic,
+                                    int32_t queue_id);
 
-enum err broker_offset_commit(struct broker *b, struct bytes group, struct bytes topic,
-                              int32_t queue_id, int64_t offset, struct fault *why)
+/* Room: core. After a rebalance two members know of a queue: one that has it, and one that had it
+ * and tells late how far it came. Only the first may take the group back. */
+static bool commit_is_late(struct broker *b, const struct commit *c)
 {
-    if (offset < 0)
-        return fault_set(why, ERR_INVALID, "an offset of %lld cannot be committed",
-                         (long long)offset);
+    room_held(&b->room);
+    const struct place *place = progress_place(b, c->group, c->topic, c->queue_id);
+    return place && c->offset < place->offset && place->by != c->session &&
+           consumer_is(b, c->group, c->session) && consumer_is(b, c->group, place->by);
+}
 
+/* Room: core. */
+static enum err commit_take(struct broker *b, const struct commit *c, struct fault *why)
+{
+    room_held(&b->room);
+    const struct topic *topic = topic_find(b, c->topic);
+    if (!group_find(b, c->group))
+        return fault_set(why, ERR_UNKNOWN_GROUP, "group [%.*s] does not exist", BRIEF(c->group));
+    if (!topic)
+        return fault_set(why, ERR_UNKNOWN_TOPIC, "topic[%.*s] not exist, apply first please!",
+                         BRIEF(c->topic));
+    if (c->queue_id < 0 || c->queue_id >= topic_width(topic))
+        return fault_set(why, ERR_INVALID, "queueId[%d] is illegal, topic[%.*s] has %d queues",
+                         c->queue_id, BRIEF(c->topic), topic_width(topic));
+    if (progress_was_reset(b, c->group, c->topic, c->queue_id))
+        return OK; /* answered so by Apache's broker too: its reader will hear of the reset */
+    if (commit_is_late(b, c))
+        return OK;
+    return progress_set(b, c);
+}
+
+enum err broker_offset_commit(struct broker *b, const struct commit *commit, struct fault *why)
+{
+    if (commit->offset < 0)
+        return fault_set(why, ERR_INVALID, "an offset of %lld cannot be committed",
+                         (long long)commit->offset);
     room_enter(&b->room);
-    const struct topic *known = topic_find(b, topic);
-    enum err err;
-    if (!group_find(b, group))
-        err = fault_set(why, ERR_UNKNOWN_GROUP, "group [%.*s] does not exist", BRIEF(group));
-    else if (!known)
-        err = fault_set(why, ERR_UNKNOWN_TOPIC, "topic[%.*s] not exist, apply first please!",
-                        BRIEF(topic));
-    else if (queue_id < 0 || queue_id >= topic_width(known))
-        err = fault_set(why, ERR_INVALID, "queueId[%d] is illegal, topic[%.*s] has %d queues",
-                        queue_id, BRIEF(topic), topic_width(known));
-    else if (progress_was_reset(b, group, topic, queue_id))
-        err = OK; /* answered so by Apache's broker too: its reader will hear of the reset */
-    else
-        err = progress_set(b, group, topic, queue_id, offset);
+    enum err err = commit_take(b, commit, why);
     room_leave(&b->room);
     return err;
 }
@@ -168,7 +185,8 @@ static struct place *progress_place(struct broker *b, struct bytes group, struct
 enum err progress_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
                         int64_t offset)
 {
-    enum err err = progress_set(b, group, topic, queue_id, offset);
+    struct commit commit = {NULL, group, topic, queue_id, offset};
+    enum err err = progress_set(b, &commit);
     if (!err)
         progress_place(b, group, topic, queue_id)->reset = true;
     return err;
@@ -248,11 +266,13 @@ static enum err progress_make(struct broker *b, struct bytes key, struct progres
     return OK;
 }
 
-static enum err place_set(struct progress *p, int32_t queue_id, int64_t offset)
+static enum err place_set(struct progress *p, int32_t queue_id, int64_t offset,
+                          const struct counted *by)
 {
     size_t i = place_find(p, queue_id);
     if (i < p->n && p->places[i].queue_id == queue_id) {
         p->places[i].offset = offset;
+        p->places[i].by = by;
         return OK;
     }
     if (p->n == p->cap) {
@@ -264,24 +284,23 @@ static enum err place_set(struct progress *p, int32_t queue_id, int64_t offset)
         p->cap = cap;
     }
     memmove(&p->places[i + 1], &p->places[i], (p->n - i) * sizeof *p->places);
-    p->places[i] = (struct place){.queue_id = queue_id, .offset = offset};
+    p->places[i] = (struct place){.queue_id = queue_id, .offset = offset, .by = by};
     p->n++;
     return OK;
 }
 
 /* Room: core. */
-enum err progress_set(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
-                      int64_t offset)
+enum err progress_set(struct broker *b, const struct commit *c)
 {
     room_held(&b->room);
     uint8_t text[PROGRESS_KEY_MAX];
-    struct bytes key = key_make(text, group, topic);
+    struct bytes key = key_make(text, c->group, c->topic);
     if (key.len == 0)
         return ERR_TOO_BIG;
     struct progress *p = map_get(&b->progress, key);
     enum err err = p ? OK : progress_make(b, key, &p);
     if (!err)
-        err = place_set(p, queue_id, offset);
+        err = place_set(p, c->queue_id, c->offset, c->session);
     if (err)
         return err;
     if (++b->tables[TABLE_OFFSETS].changes % VERSION_COMMITS == 0) {
@@ -298,6 +317,6 @@ enum err progress_put(struct broker *b, struct bytes key, const struct place *pl
     struct progress *p = map_get(&b->progress, key);
     enum err err = p ? OK : progress_make(b, key, &p);
     for (size_t i = 0; !err && i < n; i++)
-        err = place_set(p, places[i].queue_id, places[i].offset);
+        err = place_set(p, places[i].queue_id, places[i].offset, NULL);
     return err;
 }

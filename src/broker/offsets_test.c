@@ -24,7 +24,9 @@ static void what_was_committed_is_found_again(void **state)
 {
     struct rig *rig = *state;
     for (int32_t queue = 3; queue >= 0; queue--)
-        assert_int_equal(broker_offset_commit(rig->broker, G, T, queue, 10 + queue, NULL), OK);
+        assert_int_equal(broker_offset_commit(
+                             rig->broker, &(struct commit){NULL, G, T, queue, 10 + queue}, NULL),
+                         OK);
     for (int32_t queue = 0; queue < 4; queue++)
         assert_int_equal(rig_offset(rig, "g", "T", queue), 10 + queue);
     assert_int_equal(rig_offset(rig, "other", "T", 0), -1);
@@ -37,23 +39,70 @@ static void what_was_committed_is_found_again(void **state)
 static void an_explicit_commit_may_go_back(void **state)
 {
     struct rig *rig = *state;
-    assert_int_equal(broker_offset_commit(rig->broker, G, T, 0, 3, NULL), OK);
-    assert_int_equal(broker_offset_commit(rig->broker, G, T, 0, 1, NULL), OK);
+    assert_int_equal(broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, 0, 3}, NULL),
+                     OK);
+    assert_int_equal(broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, 0, 1}, NULL),
+                     OK);
     assert_int_equal(rig_offset(rig, "g", "T", 0), 1);
+}
+
+static enum err commit_by(struct rig *rig, const struct session *s, int64_t offset)
+{
+    struct commit commit = {s ? &s->counted : NULL, G, T, 0, offset};
+    return broker_offset_commit(rig->broker, &commit, NULL);
+}
+
+/* A rebalance gave the queue from `a` to `b`; what `a` had finished before, it may tell late. */
+static void a_member_that_lost_its_queue_does_not_take_the_group_back(void **state)
+{
+    struct rig *rig = *state;
+    struct session a, b;
+    struct session *both[] = {&a, &b};
+    struct membership m = {.group = G};
+    for (int i = 0; i < 2; i++) {
+        session_init(both[i]);
+        struct client client = {.session = &both[i]->counted, .id = bytes_str(i ? "b" : "a")};
+        assert_int_equal(broker_consumer_seen(rig->broker, &client, &m, NULL), OK);
+    }
+    assert_int_equal(commit_by(rig, &a, 1), OK);
+    struct pull pull = rig_pull("g", "T", 3);
+    struct pulled got;
+    pull.session = &b.counted;
+    pull.commit = true;
+    pull.commit_offset = 3;
+    assert_int_equal(broker_pull(rig->broker, &pull, &got, NULL), OK);
+    assert_int_equal(commit_by(rig, &a, 2), OK);
+    assert_int_equal(rig_offset(rig, "g", "T", 0), 3);
+    assert_int_equal(commit_by(rig, &b, 2), OK); /* who has it may go back, … */
+    assert_int_equal(rig_offset(rig, "g", "T", 0), 2);
+    assert_int_equal(commit_by(rig, NULL, 1), OK); /* … and so may an operator, … */
+    assert_int_equal(rig_offset(rig, "g", "T", 0), 1);
+    assert_int_equal(commit_by(rig, &b, 3), OK);
+    broker_session_gone(rig->broker, &b.counted); /* … or whoever is left */
+    assert_int_equal(commit_by(rig, &a, 2), OK);
+    assert_int_equal(rig_offset(rig, "g", "T", 0), 2);
+    broker_session_gone(rig->broker, &a.counted);
 }
 
 static void a_commit_that_makes_no_sense_is_refused(void **state)
 {
     struct rig *rig = *state;
     struct fault why = {0};
-    assert_int_equal(broker_offset_commit(rig->broker, G, T, 0, -1, &why), ERR_INVALID);
-    assert_int_equal(broker_offset_commit(rig->broker, G, T, 4, 1, &why), ERR_INVALID);
-    assert_int_equal(broker_offset_commit(rig->broker, G, T, -1, 1, &why), ERR_INVALID);
-    assert_int_equal(broker_offset_commit(rig->broker, G, T, INT32_MAX, 1, &why), ERR_INVALID);
-    assert_int_equal(broker_offset_commit(rig->broker, BYTES("nobody"), T, 0, 1, &why),
-                     ERR_UNKNOWN_GROUP);
-    assert_int_equal(broker_offset_commit(rig->broker, G, BYTES("nothing"), 0, 1, &why),
-                     ERR_UNKNOWN_TOPIC);
+    assert_int_equal(broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, 0, -1}, &why),
+                     ERR_INVALID);
+    assert_int_equal(broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, 4, 1}, &why),
+                     ERR_INVALID);
+    assert_int_equal(broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, -1, 1}, &why),
+                     ERR_INVALID);
+    assert_int_equal(
+        broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, INT32_MAX, 1}, &why),
+        ERR_INVALID);
+    assert_int_equal(
+        broker_offset_commit(rig->broker, &(struct commit){NULL, BYTES("nobody"), T, 0, 1}, &why),
+        ERR_UNKNOWN_GROUP);
+    assert_int_equal(
+        broker_offset_commit(rig->broker, &(struct commit){NULL, G, BYTES("nothing"), 0, 1}, &why),
+        ERR_UNKNOWN_TOPIC);
     assert_true(why.text[0]);
     assert_int_equal(rig->broker->progress.n, 0); /* nothing is kept for strangers */
 }
@@ -135,7 +184,8 @@ static void the_version_rises_with_every_500th_commit(void **state)
     struct rig *rig = *state;
     int64_t before = rig->broker->tables[TABLE_OFFSETS].version.counter;
     for (int i = 0; i < 1000; i++)
-        assert_int_equal(broker_offset_commit(rig->broker, G, T, 0, i, NULL), OK);
+        assert_int_equal(
+            broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, 0, i}, NULL), OK);
     assert_int_equal(rig->broker->tables[TABLE_OFFSETS].version.counter, before + 2);
 }
 
@@ -144,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         filled_test(what_was_committed_is_found_again),
         filled_test(an_explicit_commit_may_go_back),
+        filled_test(a_member_that_lost_its_queue_does_not_take_the_group_back),
         filled_test(a_commit_that_makes_no_sense_is_refused),
         filled_test(a_new_group_begins_at_zero_while_the_first_message_is_recent),
         filled_test(a_new_group_decides_itself_when_much_was_written_since),

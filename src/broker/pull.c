@@ -153,6 +153,7 @@ static enum err pull_allow(struct broker *b, const struct pull *pull, enum err f
      * come further than the queue: kept, such a number could not be put right by later pulls. */
     if (pull->commit && pull->commit_offset >= 0 && pull->commit_offset <= queue_max(out->queue) &&
         pull->commit_offset > progress_get(b, pull->group, pull->topic, pull->queue_id))
-        return progress_set(b, pull->group, pull->topic, pull->queue_id, pull->commit_offset);
+        return progress_set(b, &(struct commit){pull->session, pull->group, pull->topic,
+                                                pull->queue_id, pull->commit_offset});
     return OK;
 }

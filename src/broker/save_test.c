@@ -54,7 +54,10 @@ static int saved_open(void **state)
         struct pulled got;
         assert_int_equal(broker_pull(rig->broker, &pull, &got, NULL), OK);
         rig_drop(&got.read);
-        assert_int_equal(broker_offset_commit(rig->broker, BYTES("g"), BYTES("T"), 0, i, NULL), OK);
+        assert_int_equal(broker_offset_commit(rig->broker,
+                                              &(struct commit){NULL, BYTES("g"), BYTES("T"), 0, i},
+                                              NULL),
+                         OK);
         delay_one(rig, i);
         assert_int_equal(broker_save_turn(rig->broker, NULL), OK);
     }
@@ -173,7 +176,9 @@ static void only_what_changed_is_written(void **state)
     assert_int_equal(broker_save_turn(rig->broker, NULL), OK);
     for (int p = 0; p < TABLES; p++)
         assert_false(file_there(rig, paths[p], ""));
-    assert_int_equal(broker_offset_commit(rig->broker, BYTES("g"), BYTES("T"), 0, 9, NULL), OK);
+    assert_int_equal(broker_offset_commit(
+                         rig->broker, &(struct commit){NULL, BYTES("g"), BYTES("T"), 0, 9}, NULL),
+                     OK);
     assert_int_equal(broker_save_turn(rig->broker, NULL), OK);
     assert_false(file_there(rig, paths[TABLE_TOPICS], ""));
     assert_true(file_there(rig, paths[TABLE_OFFSETS], ""));
@@ -222,7 +227,9 @@ static void a_save_that_fails_is_made_up_for(void **state)
         assert_int_equal(rig_start(rig, &why), OK);
         assert_true(rig_offset(rig, "g", "T", 0) >= 2);
         assert_int_equal(
-            broker_offset_commit(rig->broker, BYTES("g"), BYTES("T"), 0, 100 + n, NULL), OK);
+            broker_offset_commit(rig->broker,
+                                 &(struct commit){NULL, BYTES("g"), BYTES("T"), 0, 100 + n}, NULL),
+            OK);
         disk.left = n;
         err = broker_save_turn(rig->broker, &why);
         disk.left = -1;

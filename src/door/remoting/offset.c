@@ -32,8 +32,8 @@ void offset_update(struct door *door, struct request *rq)
     if (!request_fields(rq, &update_offset_table, &f))
         return;
     struct fault why = {0};
-    enum err err =
-        broker_offset_commit(door->broker, f.group, f.topic, f.queue_id, f.commit_offset, &why);
+    struct commit commit = {&rq->session->counted, f.group, f.topic, f.queue_id, f.commit_offset};
+    enum err err = broker_offset_commit(door->broker, &commit, &why);
     if (err)
         answer_fault(rq, err, &why);
     else

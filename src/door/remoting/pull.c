@@ -238,6 +238,7 @@ void pull_message(struct door *door, struct request *rq)
         .queue_id = f.queue_id,
         .offset = f.offset,
         .max_count = f.max_count > 0 ? (uint32_t)f.max_count : 1,
+        .session = &rq->session->counted,
         .commit = f.sys_flag & PULL_COMMIT,
         .commit_offset = f.commit_offset,
         .has_expression = f.sys_flag & PULL_SUBSCRIPTION,
