@@ -195,6 +195,23 @@ static void members_that_subscribe_differently_are_told_of(void **state)
     broker_session_gone(rig->broker, &a_again.session.counted);
 }
 
+static void the_retry_topic_is_everybody_s_and_nobody_s_concern(void **state)
+{
+    struct rig *rig = *state;
+    struct visit a, b;
+    visit_init(&a, "client-a");
+    visit_init(&b, "client-b");
+    struct subscription subs[] = {{BYTES("T"), BYTES("*"), BYTES("TAG"), 1},
+                                  {BYTES("%RETRY%g"), BYTES("*"), BYTES("TAG"), 1}};
+    struct membership with = subscribed(subs, 2), without = subscribed(subs, 1);
+    assert_int_equal(broker_consumer_seen(rig->broker, &a.client, &with, NULL), OK);
+    assert_int_equal(broker_consumer_seen(rig->broker, &b.client, &without, NULL), OK);
+    assert_int_equal(broker_consumer_seen(rig->broker, &a.client, &with, NULL), OK);
+    assert_int_equal(rig->warned, 0);
+    broker_session_gone(rig->broker, &a.session.counted);
+    broker_session_gone(rig->broker, &b.session.counted);
+}
+
 static void broadcasting_groups_and_those_that_do_not_want_it_are_left_in_peace(void **state)
 {
     struct rig *rig = *state;
@@ -516,6 +533,7 @@ int main(void)
         rig_test(topics_that_come_or_go_are_news_and_versions_are_not),
         rig_test(a_higher_version_replaces_the_expression_and_a_lower_does_not),
         rig_row("RM-6", members_that_subscribe_differently_are_told_of),
+        rig_test(the_retry_topic_is_everybody_s_and_nobody_s_concern),
         rig_test(broadcasting_groups_and_those_that_do_not_want_it_are_left_in_peace),
         rig_test(a_session_is_kept_as_long_as_it_is_known),
         rig_test(who_is_still_known_at_the_end_is_let_go),

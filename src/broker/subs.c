@@ -66,6 +66,12 @@ static void subs_look(struct broker *b, const struct membership *m, struct subs_
     }
 }
 
+/* Clients add their group's retry topic themselves, some only a moment after their start. */
+static bool is_retry(struct bytes topic)
+{
+    return bytes_start(topic, RETRY_PREFIX);
+}
+
 enum err subs_prepare(struct broker *b, const struct membership *m, struct subs_ready *out)
 {
     *out = (struct subs_ready){0};
@@ -82,7 +88,7 @@ enum err subs_prepare(struct broker *b, const struct membership *m, struct subs_
         const struct subscription *s = &m->subs[i];
         struct sub_ready *ready = &out->each[i];
         ready->mark = bytes_hash(s->topic, filter_mark(s->expression, s->expression_type));
-        out->mark += ready->mark;
+        out->mark += is_retry(s->topic) ? 0 : ready->mark;
         if (!ready->known)
             ready_make(b, s, ready);
     }
@@ -213,13 +219,13 @@ struct bytes subs_differ(const struct crowd *crowd, const struct membership *m,
 {
     for (size_t i = 0; i < m->n_subs; i++) {
         const struct sub *sub = subs_find(crowd, m->subs[i].topic);
-        if (!sub || sub->mark != ready->each[i].mark)
+        if ((!sub || sub->mark != ready->each[i].mark) && !is_retry(m->subs[i].topic))
             return m->subs[i].topic;
     }
     const struct sub *sub;
     for (size_t i = 0; (sub = map_next(&crowd->subs, &i));) {
         struct bytes topic = bytes_of(sub->topic, sub->topic_len);
-        bool there = false;
+        bool there = is_retry(topic);
         for (size_t j = 0; j < m->n_subs && !there; j++)
             there = bytes_equal(m->subs[j].topic, topic);
         if (!there)

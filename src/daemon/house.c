@@ -122,6 +122,12 @@ static void warn(void *user, const char *text)
     log_limited(&h->log, &h->warnings, LOG_WARN, "%s", text);
 }
 
+static uint64_t memory_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
 static enum err open_broker(struct house *h, struct fault *why)
 {
     const struct settings *s = h->options.settings;
@@ -159,6 +165,7 @@ static enum err open_broker(struct house *h, struct fault *why)
         .perm = (int32_t)s->broker_perm,
         .default_queues = (int32_t)s->default_queues,
         .dlq_perm = (int32_t)s->dlq_perm,
+        .recent_bytes = memory_bytes() / 100 * (uint64_t)s->recent_ratio,
         .auto_topics = s->auto_topics,
         .auto_groups = s->auto_groups,
         .trace_on = s->trace_on,

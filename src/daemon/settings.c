@@ -192,6 +192,10 @@ static const struct conf_option options[] = {
          "create a subscription group when its first consumer comes"),
     INT("defaultTopicQueueNums", default_queues, "8", 1, 1024,
         "queues of TBW102, the most an automatic topic gets"),
+    INT("accessMessageInMemoryMaxRatio", recent_ratio, "40", 0, 100,
+        "a group without offsets begins with a queue's first message while that and all that came "
+        "after it are within so many percent of this machine's memory, else with its last; 0: "
+        "however much it is"),
     INT("brokerPermission", broker_perm, "6", 0, 7,
         "4 read, 2 write, 6 both, for the whole broker"),
     INT("dlqPerm", dlq_perm, "2", 0, 7,
