@@ -216,6 +216,14 @@ async function leave() {
   process.exit(0);
 }
 
+/* A consumer that is closed in the middle of a rebalance may dial once more, with nobody listening for the failure. */
+process.on('uncaughtException', err => {
+  console.error('uncaught', err);
+  if (err.code !== 'ECONNREFUSED' && err.code !== 'ECONNRESET') {
+    process.exit(1);
+  }
+});
+
 const input = readline.createInterface({ input: process.stdin });
 input.on('line', perform);
 input.on('close', leave);
