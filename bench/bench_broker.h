@@ -63,8 +63,8 @@ void wire_write(struct wire *w, struct bytes bytes);
 bool wire_receive(struct wire *w);
 /* The next whole frame of it; valid until the next one. */
 bool wire_next(struct wire *w, struct answer *out);
-/* Waits for the answer to the only request under way; it must be a success. */
-void wire_expect(struct wire *w, const char *what);
+/* Waits for the answer to the only request under way. True: success; false: busy, try again. */
+bool wire_expect(struct wire *w, const char *what);
 
 int epoll_over(struct wire *wires, unsigned n); /* data.u32 is the index */
 

@@ -109,13 +109,15 @@ static void prepare(struct polling *p)
     for (uint32_t queue = 0; queue < QUEUES; queue++) {
         stamp_put(&p->stamp, frame, 0, queue, 0);
         memset(frame + p->stamp.body, 0, 8);
-        wire_write(&p->wires[SENDER], bytes_of(frame, p->stamp.len));
-        wire_expect(&p->wires[SENDER], "first send");
+        do
+            wire_write(&p->wires[SENDER], bytes_of(frame, p->stamp.len));
+        while (!wire_expect(&p->wires[SENDER], "first send"));
     }
     size_t len =
         heartbeat_frame(frame, REQUEST_ROOM, p->load, "127.0.0.1@bench", p->group, p->topic);
-    wire_write(&p->wires[PULLER], bytes_of(frame, len));
-    wire_expect(&p->wires[PULLER], "heartbeat");
+    do
+        wire_write(&p->wires[PULLER], bytes_of(frame, len));
+    while (!wire_expect(&p->wires[PULLER], "heartbeat"));
     for (int queue = 0; queue < QUEUES; queue++)
         pull(p, queue);
 }

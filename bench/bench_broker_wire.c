@@ -106,16 +106,16 @@ bool wire_next(struct wire *w, struct answer *out)
     return true;
 }
 
-void wire_expect(struct wire *w, const char *what)
+bool wire_expect(struct wire *w, const char *what)
 {
     struct answer a;
     for (;;) {
         while (wire_next(w, &a)) {
             if (!(a.head.flag & FLAG_RESPONSE))
                 continue; /* a notice of the server's own */
-            if (a.head.code != RES_SUCCESS)
+            if (a.head.code != RES_SUCCESS && a.head.code != RES_SYSTEM_BUSY)
                 wrong("%s: %d %.*s", what, a.head.code, BYTES_ARG(a.head.remark));
-            return;
+            return a.head.code == RES_SUCCESS;
         }
         struct pollfd ready = {.fd = w->fd, .events = POLLIN};
         if (poll(&ready, 1, ANSWER_TIMEOUT_MS) != 1)
