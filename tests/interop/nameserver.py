@@ -128,6 +128,9 @@ def round_trip(topic, patience=0):
 @tap.test("an Apache broker registers with every name server it is given")
 def register():
     scene.servers = [name_server(number) for number in range(1 if ENDPOINT and ENDPOINT != "apache" else 2)]
+    known = route(scene.servers[0], "TBW102")
+    if known:
+        tap.skip("the given name server has brokers already: %s" % [each["brokerName"] for each in known["brokerDatas"]])
     broker = tap.watch(apache.Broker(addresses(), name=BROKER, registerNameServerPeriod=REGISTER_PERIOD * 1000))
     for server in scene.servers:
         broker.wait_registered(server.names)
