@@ -3,10 +3,9 @@ looks every ten seconds, so each step takes up to that long."""
 
 import os
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import daemon as daemons, process, remoting as r, tap  # noqa: E402
+from harness import daemon as daemons, fulldisk, process, remoting as r, tap  # noqa: E402
 
 SERVICE_NOT_AVAILABLE = 14
 ROUND_S = 25  # of ten seconds, and a machine that is busy
@@ -33,28 +32,16 @@ def log_files(daemon):
 
 @tap.test("a disk that fills up: old files go, then messages are refused, then they are taken again")
 def _():
-    module = os.environ.get("FULL_DISK_MODULE")
-    if not module:
-        tap.skip("FULL_DISK_MODULE does not name full_disk.so")
-    with tempfile.NamedTemporaryFile("w", prefix="oncemq-full-") as disk:
-        def fill(percent):
-            disk.seek(0)
-            disk.write("%d\n" % percent)
-            disk.truncate()
-            disk.flush()
-
-        fill(50)
-        env = {"LD_PRELOAD": module, "FULL_DISK": disk.name,
-               "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+    with fulldisk.FullDisk() as disk:
         settings = {"mappedFileSizeCommitLog": FILE, "flushCommitLogThoroughInterval": 100}
-        with daemons.Daemon(settings=settings, env=env) as d, r.Client(d.broker) as client:
+        with daemons.Daemon(settings=settings, env=disk.env) as d, r.Client(d.broker) as client:
             process.wait_until(lambda: log_files(d) == [0], 5, "the first log file, ahead of the first message")
             for _ in range(300):
                 tap.equal(send(client).code, r.SUCCESS, "answer")
             end = log_files(d)[-1]
             tap.check(end > 4 * FILE, "files %s" % log_files(d))
 
-            fill(89)  # above diskSpaceCleanForciblyRatio: whatever the age, and all but the last
+            disk.fill(89)  # above diskSpaceCleanForciblyRatio: whatever the age, and all but the last
             process.wait_until(lambda: log_files(d)[0] >= end - FILE, ROUND_S, "old files gone")
             process.wait_until(lambda: offset_of(client, r.GET_MIN_OFFSET) > 0, 5, "a later first offset")
             first = offset_of(client, r.GET_MIN_OFFSET)
@@ -64,14 +51,14 @@ def _():
             tap.equal(pull(client, first).code, r.SUCCESS, "pull of what is left")
             process.wait_until(lambda: "old files deleted log_files=" in d.read_log(), 5, "a line about it")
 
-            fill(95)
+            disk.fill(95)
             process.wait_until(lambda: send(client).code == SERVICE_NOT_AVAILABLE, ROUND_S, "a refusal")
             tap.check("95 %" in send(client).remark, "remark %r" % send(client).remark)
             process.wait_until(lambda: "store takes no messages" in d.read_log(), 5, "a line about it")
             first = offset_of(client, r.GET_MIN_OFFSET)  # what was sent meanwhile may have begun another file
             tap.equal(pull(client, first).code, r.SUCCESS, "pull while messages are refused")
 
-            fill(60)
+            disk.fill(60)
             process.wait_until(lambda: send(client).code == r.SUCCESS, ROUND_S, "messages taken again")
             process.wait_until(lambda: "store takes messages again disk_used=60%" in d.read_log(), 5, "a line about it")
             d.restart()

@@ -3,11 +3,10 @@
 import os
 import random
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import daemon as daemons, process, remoting as r, tap  # noqa: E402
+from harness import daemon as daemons, fulldisk, process, remoting as r, tap  # noqa: E402
 
 ADVANCE_CLOCK = 10001
 NO_PERMISSION, GROUP_NOT_EXIST, MESSAGE_ILLEGAL = 16, 26, 13
@@ -242,31 +241,19 @@ def _():
 
 @tap.test("a full disk puts delayed messages off, which is said once, and they come when there is room")
 def _():
-    module = os.environ.get("FULL_DISK_MODULE")
-    if not module:
-        tap.skip("FULL_DISK_MODULE does not name full_disk.so")
-    with tempfile.NamedTemporaryFile("w", prefix="oncemq-full-") as disk:
-        def fill(percent):
-            disk.seek(0)
-            disk.write("%d\n" % percent)
-            disk.truncate()
-            disk.flush()
-
-        fill(50)
-        env = {"LD_PRELOAD": module, "FULL_DISK": disk.name,
-               "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
-        with tap.watch(daemons.Daemon(args=["--clock", "virtual"], settings={"messageDelayLevel": "1h"}, env=env)) as d, \
+    with fulldisk.FullDisk() as disk:
+        with tap.watch(daemons.Daemon(args=["--clock", "virtual"], settings={"messageDelayLevel": "1h"}, env=disk.env)) as d, \
                 r.Client(d.broker) as client:
             send(client, "T", b"later", level=1)
 
             def refuses():
                 return client.request(r.SEND_MESSAGE_V2, *r.send_v2("U", b"x", {}, 0)).code != r.SUCCESS
-            fill(95)
+            disk.fill(95)
             process.wait_until(refuses, 60, "a refusal")
             advance(client, 3600)
             process.wait_until(lambda: "delayed messages put off" in d.read_log(), 30, "a line about it")
             tap.equal(count(client, "T"), 0, "messages")
-            fill(50)
+            disk.fill(50)
             wait_count(client, "T", 1)
             process.wait_until(lambda: "delayed messages are delivered again" in d.read_log(), 30, "a line about it")
             tap.equal(d.read_log().count("delayed messages put off"), 1, "lines about it")

@@ -51,30 +51,33 @@ static void subscriptions_write(struct json_out *w, const struct connections *c)
     json_close(w);
 }
 
-static void answer_nobody(const struct request *rq, int32_t code, const char *format,
-                          struct bytes group)
+/* The clients of the group that the request names; false: it has been answered. `nobody` has a
+ * place for the group's name. */
+static bool connections_take(struct door *door, struct request *rq, bool consumers, int32_t code,
+                             const char *nobody, struct connections *out)
 {
-    char remark[NAME_SHOWN + 64];
-    (void)snprintf(remark, sizeof remark, format,
-                   (int)(group.len < NAME_SHOWN ? group.len : NAME_SHOWN), (const char *)group.at);
-    answer(rq, code, remark);
+    struct group_fields f = {0};
+    if (!request_fields(rq, consumers ? &consumers_table : &producers_table, &f))
+        return false;
+    enum err err = broker_connections(door->broker, f.group, consumers, rq->arena, out);
+    if (err == ERR_NOT_FOUND) {
+        char remark[NAME_SHOWN + 64];
+        (void)snprintf(remark, sizeof remark, nobody,
+                       (int)(f.group.len < NAME_SHOWN ? f.group.len : NAME_SHOWN),
+                       (const char *)f.group.at);
+        answer(rq, code, remark);
+    } else if (err) {
+        answer_fault(rq, ERR_NO_MEMORY, NULL);
+    }
+    return !err;
 }
 
 void crowd_consumers(struct door *door, struct request *rq)
 {
-    struct group_fields f = {0};
-    if (!request_fields(rq, &consumers_table, &f))
-        return;
     struct connections c;
-    enum err err = broker_connections(door->broker, f.group, true, rq->arena, &c);
-    if (err == ERR_NOT_FOUND) {
-        answer_nobody(rq, RES_CONSUMER_NOT_ONLINE, "the consumer group[%.*s] not online", f.group);
+    if (!connections_take(door, rq, true, RES_CONSUMER_NOT_ONLINE,
+                          "the consumer group[%.*s] not online", &c))
         return;
-    }
-    if (err) {
-        answer_fault(rq, ERR_NO_MEMORY, NULL);
-        return;
-    }
     struct buf body = buf_upto(BODY_MAX);
     struct json_out w = {.buf = &body};
     json_open(&w);
@@ -93,19 +96,10 @@ void crowd_consumers(struct door *door, struct request *rq)
 
 void crowd_producers(struct door *door, struct request *rq)
 {
-    struct group_fields f = {0};
-    if (!request_fields(rq, &producers_table, &f))
-        return;
     struct connections c;
-    enum err err = broker_connections(door->broker, f.group, false, rq->arena, &c);
-    if (err == ERR_NOT_FOUND) {
-        answer_nobody(rq, RES_SYSTEM_ERROR, "the producer group[%.*s] not exist", f.group);
+    if (!connections_take(door, rq, false, RES_SYSTEM_ERROR, "the producer group[%.*s] not exist",
+                          &c))
         return;
-    }
-    if (err) {
-        answer_fault(rq, ERR_NO_MEMORY, NULL);
-        return;
-    }
     struct buf body = buf_upto(BODY_MAX);
     struct json_out w = {.buf = &body};
     json_open(&w);
