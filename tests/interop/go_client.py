@@ -2,8 +2,9 @@
 """The official Go client, unchanged, on our daemon.
 
 The client is the module in go/go.mod; go/ is a puppet around it that this script leads (harness/puppet.py). What every
-language can do is in plays.py, what only this client can is here. stage.py says where it is played: ENDPOINT=apache
-takes Apache's servers, to prove the tests themselves, and ENDPOINT=host:port a name server that is already there.
+language can do is in plays.py, what takes effect when consumers die or fail in effects.py, what only this client can is
+here. stage.py says where it is played: ENDPOINT=apache takes Apache's servers, to prove the tests themselves, and
+ENDPOINT=host:port a name server that is already there.
 """
 
 import pathlib
@@ -12,7 +13,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from harness import process, puppet, remoting, tap  # noqa: E402
-from interop import plays, stage  # noqa: E402
+from interop import effects, plays, stage  # noqa: E402
 from interop.plays import numbered, texts  # noqa: E402
 from interop.stage import unique  # noqa: E402
 
@@ -212,6 +213,26 @@ def _():
 @tap.test("Go: after the last retry a message is a dead letter, which nobody can read before an operator allows it")
 def _():
     plays.dead_letters(own())
+
+
+@tap.test("DS-2 Go: 10,000 messages and 20 SIGKILLs of their consumer: no message without effect, duplicates are counted")
+def _():
+    effects.killed_consumers_lose_nothing(play())
+
+
+@tap.test("DS-8 Go: 8 queues, 50,000 messages, two consumers, then three, then one: 50,000 different messages have effects")
+def _():
+    effects.consumers_come_and_go(play())
+
+
+@tap.test("DS-9 Go: a message that had its effect and was reported as failed comes again from the ladder, with the same id")
+def _():
+    effects.effect_then_failure(play())
+
+
+@tap.test("DS-12 Go: two messages of two producers with one id are both stored and delivered; their keys tell them apart")
+def _():
+    effects.one_id_two_messages(play())
 
 
 @tap.test("Go: a consumer begins at the first message, at the end, or at a time; a new group of a young topic at the first")

@@ -116,9 +116,14 @@ func startConsumer(c *command) (interface{}, error) {
 
 func consume(c *command, messages []*primitive.MessageExt) (consumer.ConsumeResult, error) {
 	for _, m := range messages {
-		r := describe(m)
-		r.Event, r.Name = "message", c.Name
-		say(r)
+		time.Sleep(time.Duration(c.WorkMs) * time.Millisecond)
+		if c.Ledger != "" {
+			enter(c, m)
+		} else {
+			r := describe(m)
+			r.Event, r.Name = "message", c.Name
+			say(r)
+		}
 		if c.Reply != "" {
 			if err := reply(c.Reply, m); err != nil {
 				fmt.Fprintln(os.Stderr, "cannot reply:", err)
@@ -135,6 +140,21 @@ func consume(c *command, messages []*primitive.MessageExt) (consumer.ConsumeResu
 		}
 	}
 	return consumer.ConsumeSuccess, nil
+}
+
+// enter has the effect of a message: one line in a file that all consumers share. It is there before the client hears
+// of success, and stays when this process is killed. One write appends the whole line or nothing.
+func enter(c *command, m *primitive.MessageExt) {
+	line := fmt.Sprintf("%s\t%s\t%s\t%d\t%d\n", c.Name, m.GetKeys(), m.MsgId, m.ReconsumeTimes, time.Now().UnixMilli())
+	file, err := os.OpenFile(c.Ledger, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = file.WriteString(line)
+		_ = file.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot have an effect:", err)
+		os.Exit(1)
+	}
 }
 
 // settle waits until a push consumer has booked everything that its listener has taken. A delivery is told to the test

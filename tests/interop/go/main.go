@@ -44,6 +44,8 @@ type command struct {
 	MaxReconsume *int32 `json:"max_reconsume"`
 	FailBelow    int32  `json:"fail_below"`
 	HangAt       string `json:"hang_at"` // a body that begins so is never finished
+	Ledger       string `json:"ledger"`  // a file for the effects, in place of telling the test of each delivery
+	WorkMs       int    `json:"work_ms"` // how long a message takes before its effect
 	Reply        string `json:"reply"`
 
 	Queue  primitive.MessageQueue `json:"queue"`
