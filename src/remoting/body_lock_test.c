@@ -68,8 +68,8 @@ static void refuses_what_names_no_queue(void **state)
         "{\"consumerGroup\":\"g\",\"clientId\":\"c\",\"mqSet\":[{\"topic\":\"T\"}]}",
         "{\"consumerGroup\":\"g\",\"clientId\":\"c\",\"mqSet\":[{\"queueId\":1}]}",
         "{\"consumerGroup\":\"g\",\"clientId\":\"c\",\"mqSet\":[{\"topic\":\"T\",\"queueId\":-1}]}",
-        "{\"consumerGroup\":\"g\",\"clientId\":\"c\",\"mqSet\":[{\"topic\":\"T\",\"queueId\":"
-        "2147483648}]}",
+        ("{\"consumerGroup\":\"g\",\"clientId\":\"c\",\"mqSet\":"
+         "[{\"topic\":\"T\",\"queueId\":2147483648}]}"),
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(read_it(bytes_str(bad[i]), &d->arena), ERR_MALFORMED);
