@@ -403,6 +403,7 @@ struct broker_numbers {
     int64_t earliest_ms; /* when the first message there is was stored; -1: there is none */
     double disk_used;    /* 0 to 1 */
     size_t topics, groups, clients, holds;
+    uint64_t differing; /* how often members of a group subscribed differently */
 };
 void broker_numbers(struct broker *broker, struct broker_numbers *out);
 

@@ -173,6 +173,7 @@ struct numbers {
     uint64_t boot_ns;
     struct sample samples[SAMPLES]; /* a ring */
     size_t n;                       /* how many were ever taken */
+    uint64_t differing;             /* room: core. Members that did not subscribe as others do */
 };
 
 struct broker {

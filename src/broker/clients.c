@@ -62,6 +62,7 @@ static void member_compare(struct broker *b, struct member *member, const struct
             bytes_equal(member_id(other), member_id(member)))
             continue;
         struct bytes topic = subs_differ(member->crowd, m, ready);
+        b->numbers.differing++;
         after_warn(after,
                    "clients [%.*s] and [%.*s] of group [%.*s] do not subscribe to the same%s%.*s; "
                    "messages may be missed: give all members of a group the same topics and "

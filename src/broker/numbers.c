@@ -76,6 +76,7 @@ void broker_numbers(struct broker *b, struct broker_numbers *out)
     out->groups = b->groups.n;
     out->clients = b->members.n;
     out->holds = b->n_holds;
+    out->differing = b->numbers.differing;
     room_leave(&b->room);
     out->log_first = store_first(b->store);
     out->log_end = store_confirmed(b->store);

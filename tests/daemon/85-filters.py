@@ -6,6 +6,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import daemon as daemons, process, remoting as r, tap  # noqa: E402
 
+GET_RUNTIME = 28
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 PARSE_FAILED, NOT_SUBSCRIBED, FILTER_DATA_NOT_EXIST = 23, 24, 27
 
@@ -201,9 +202,14 @@ def _():
         tap.equal((answer.code, answer.ext["nextBeginOffset"]), (r.PULL_NOT_FOUND, "4"), "answer")
 
 
-@tap.test("RM-6 a member with another subscription is warned of in the log, with both names")
+def differing(client):
+    return int(client.request(GET_RUNTIME).json()["table"]["differingSubscriptions"])
+
+
+@tap.test("RM-6 a member with another subscription is warned of in the log, with both names, and counted")
 def _():
     with connect() as one, connect() as two:
+        before = differing(one)
         heartbeat(one, "member-one", "mixed", subscription("Quarter", "Tag1 || Tag2"))
         heartbeat(two, "member-two", "mixed", subscription("Quarter", "Tag3"))
 
@@ -212,6 +218,7 @@ def _():
                 return [line for line in log if "member-one" in line and "member-two" in line]
         line, = process.wait_until(warning, 5, "a warning that names both members")
         tap.check("mixed" in line and "Quarter" in line and "WARN" in line.upper(), line)
+        tap.equal(differing(one), before + 1, "differing subscriptions")
 
 
 @tap.test("enablePropertyFilter=false refuses SQL92 as Apache does, and leaves tags alone")

@@ -87,6 +87,7 @@ void runtime_info(struct door *door, struct request *rq)
     add(t, "groups", "%zu", now.groups);
     add(t, "clients", "%zu", now.clients);
     add(t, "waitingPulls", "%zu", now.holds);
+    add(t, "differingSubscriptions", "%" PRIu64, now.differing);
     add_absent(t);
     struct buf body = buf_upto(BODY_MAX);
     kv_table_write(&body, t->pairs, t->n);
