@@ -51,6 +51,15 @@ static void say(struct look *l, int64_t at, const char *text)
 
 /* ---- slots and entries: how many ---- */
 
+/* The slot of a file's last entry leads to it. Entries alone may be taken for some where there are
+ * none: a single slot in use, in the place of the hash, looks like one of the log's first record.
+ */
+static bool slot_fits(const uint8_t *map, const struct index_shape *shape, uint32_t last)
+{
+    uint32_t slot = index_entry_load(map + index_entry_at(shape, last)).hash % shape->slots;
+    return load_u32(map + INDEX_HEADER_SIZE + (uint64_t)slot * INDEX_CELL_SIZE) == last;
+}
+
 static bool shape_fits(const uint8_t *map, const struct index_shape *shape,
                        const struct index_header *head)
 {
@@ -80,8 +89,10 @@ enum telling {
     TELLS_LIES, /* it says it has some, but they are nowhere */
 };
 
-/* The first shape of a file of `size` bytes that fits its entries. */
-static enum telling shape_search(const uint8_t *map, uint64_t size, struct index_shape *out)
+/* The first shape of a file of `size` bytes that fits its entries and, if it has them on disk, the
+ * slot of the last. */
+static enum telling shape_search(const uint8_t *map, uint64_t size, bool by_slot,
+                                 struct index_shape *out)
 {
     const struct index_shape any = {INDEX_NUMBERS_MAX, INDEX_NUMBERS_MAX};
     struct index_header head;
@@ -93,7 +104,8 @@ static enum telling shape_search(const uint8_t *map, uint64_t size, struct index
         if (entries < head.count)
             break;
         struct index_shape shape = {(uint32_t)slots, (uint32_t)entries};
-        if (left % INDEX_ENTRY_SIZE == 0 && shape_fits(map, &shape, &head)) {
+        if (left % INDEX_ENTRY_SIZE == 0 && shape_fits(map, &shape, &head) &&
+            (!by_slot || slot_fits(map, &shape, head.count - 1))) {
             *out = shape;
             return TELLS_SHAPE;
         }
@@ -122,7 +134,9 @@ static enum err shape_of_file(struct check *c, uint64_t name, struct index_shape
     } else if (!err && size > INDEX_HEADER_SIZE && size / INDEX_CELL_SIZE < INDEX_NUMBERS_MAX) {
         err = vfs->calls->map(file, size, &map, why);
         if (!err) {
-            *telling = shape_search(map, size, out);
+            *telling = shape_search(map, size, true, out);
+            if (*telling == TELLS_LIES) /* it was not closed, or the slot is damaged */
+                *telling = shape_search(map, size, false, out);
             vfs->calls->unmap(file, map, size);
         }
     }
