@@ -144,12 +144,17 @@ static enum err reset_by_clients(struct broker *b, struct offsets_reset *r, stru
     return err;
 }
 
-static enum err reset_here(struct broker *b, const struct offsets_reset *r)
+/* The topic may have been deleted while its queues were searched, and offsets are kept for known
+ * ones only. */
+static enum err reset_here(struct broker *b, const struct offsets_reset *r, struct fault *why)
 {
     struct after after;
+    int32_t queues;
     after_init(&after);
     room_enter(&b->room);
-    enum err err = places_set(b, r, &after);
+    enum err err = names_find(b, r, &queues, why);
+    if (!err)
+        err = places_set(b, r, &after);
     room_leave(&b->room);
     after.tables_changed = true;
     after_run(b, &after);
@@ -167,5 +172,5 @@ enum err broker_offsets_reset(struct broker *b, struct offsets_reset *r, struct 
         err = places_find(b, r, queues, arena, why);
     if (err)
         return err;
-    return b->set.client_side_reset ? reset_by_clients(b, r, arena, why) : reset_here(b, r);
+    return b->set.client_side_reset ? reset_by_clients(b, r, arena, why) : reset_here(b, r, why);
 }
