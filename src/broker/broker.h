@@ -431,16 +431,17 @@ void broker_client_turn(struct broker *broker); /* forgets clients that were sil
 /* Writes the tables that changed. One caller at a time. */
 must_check enum err broker_save_turn(struct broker *broker, struct fault *why);
 
-/* What a turn of the delay levels did, for the operator. */
-struct delay_turn {
-    uint64_t delivered;
-    uint64_t known;   /* not delivered again: they had been before the last stop */
-    uint64_t skipped; /* records that cannot be delivered */
+/* What a turn of a service did, for the operator. Services move messages that waited for something:
+ * their time, a decision, an acknowledgement. */
+struct service_turn {
+    uint64_t done;    /* messages moved */
+    uint64_t known;   /* not moved again: they had been before the last stop */
+    uint64_t skipped; /* records that cannot be moved */
     int next_ms;      /* when it wants to be called again, at the latest */
-    enum err err;     /* why something that is due is put off; it is tried again */
+    enum err err;     /* why something that should be done now is put off; it is tried again */
     struct fault why; /* … if it was tried in this turn */
 };
 /* Delivers delayed messages that are due. One caller at a time. */
-void broker_delay_turn(struct broker *broker, struct delay_turn *out);
+void broker_delay_turn(struct broker *broker, struct service_turn *out);
 
 #endif

@@ -44,7 +44,6 @@
 #define PAUSE_LEAST_MS  100
 #define PAUSE_MOST_MS   1000
 #define VERSION_UPDATES 200 /* the data version rises with so many, as Apache's does */
-#define INDEX_GRAIN_MS  1000
 #define HALF_TOPIC                                                                                 \
     BYTES("RMQ_SYS_TRANS_HALF_TOPIC") /* nothing is delivered there, as by Apache                  \
                                        */
@@ -72,7 +71,7 @@ struct delay {
     struct stored stored[BATCH];
 };
 
-static bool level_turn(struct broker *b, struct delay_level *level, struct delay_turn *out);
+static bool level_turn(struct broker *b, struct delay_level *level, struct service_turn *out);
 static bool level_settle(struct broker *b, struct delay_level *level);
 
 /* ---- in ---- */
@@ -173,10 +172,10 @@ static void levels_settle(struct broker *b, struct delay *d)
     room_leave(&b->room);
 }
 
-void broker_delay_turn(struct broker *b, struct delay_turn *out)
+void broker_delay_turn(struct broker *b, struct service_turn *out)
 {
     struct delay *d = b->delay;
-    *out = (struct delay_turn){.next_ms = LOOK_MS};
+    *out = (struct service_turn){.next_ms = LOOK_MS};
     bool more = true;
     for (int round = 0; more && round < ROUNDS; round++) {
         more = false;
@@ -185,15 +184,15 @@ void broker_delay_turn(struct broker *b, struct delay_turn *out)
     }
     if (more)
         out->next_ms = 0;
-    d->updates += out->delivered;
+    d->updates += out->done;
     levels_settle(b, d);
-    if (out->delivered > 0)
+    if (out->done > 0)
         broker_dispatch_turn(b);
 }
 
 /* ---- when ---- */
 
-static void next_at_most(struct delay_turn *out, int64_t ms)
+static void next_at_most(struct service_turn *out, int64_t ms)
 {
     if (ms < out->next_ms)
         out->next_ms = ms > 0 ? (int)ms : 0;
@@ -202,7 +201,7 @@ static void next_at_most(struct delay_turn *out, int64_t ms)
 /* The first unit says a time that it cannot have been given by this clock and this ladder. How many
  * units may go all the same: those that were there when this began, once the delay has passed. */
 static int64_t stalled_due(struct broker *b, struct delay_level *level, struct queue *queue,
-                           struct delay_turn *out)
+                           struct service_turn *out)
 {
     uint64_t now_ns = clock_ns(b->clock);
     if (level->stall_before <= level->offset) {
@@ -221,7 +220,7 @@ static int64_t stalled_due(struct broker *b, struct delay_level *level, struct q
 
 /* How many units are due, from the level's offset on. */
 static int64_t level_due(struct broker *b, struct delay_level *level, struct queue *queue,
-                         struct delay_turn *out)
+                         struct service_turn *out)
 {
     int64_t now_ms = clock_ms(b->clock), next_ms;
     int64_t n = queue_due(b->store, queue, level->offset, BATCH, now_ms, &next_ms);
@@ -249,42 +248,6 @@ struct batch {
     struct fault why;
 };
 
-/* Whether this very copy is in the log already. Its properties are those of the record that waited,
- * byte by byte. */
-static bool copy_is(const struct record *copy, const struct record *record,
-                    const struct draft *draft)
-{
-    return bytes_equal(copy->topic, draft->topic) && copy->queue_id == draft->queue_id &&
-           copy->position > record->position && copy->born_ms == record->born_ms &&
-           copy->reconsume_times == record->reconsume_times && copy->body_crc == record->body_crc &&
-           bytes_equal(copy->props, record->props);
-}
-
-static bool delivered_before(struct broker *b, const struct record *record,
-                             const struct draft *draft)
-{
-    struct store_query query = {
-        .topic = draft->topic,
-        .max = STORE_QUERY_MAX,
-        .begin_ms = record->store_ms - INDEX_GRAIN_MS,
-        .end_ms = INT64_MAX,
-    };
-    struct store_found found;
-    if (!props_get(record->props, PROP_UNIQ_KEY, &query.key) ||
-        store_query(b->store, &query, &found))
-        return false;
-    bool same = false;
-    for (size_t i = 0; !same && i < found.n; i++) {
-        struct slice slice;
-        struct record copy;
-        if (store_read_at(b->store, found.positions[i], &slice))
-            continue;
-        same = !record_decode(slice.bytes, &copy) && copy_is(&copy, record, draft);
-        counted_drop(slice.owner);
-    }
-    return same;
-}
-
 /* What becomes of a record that is due. */
 enum fate { FATE_DELIVER, FATE_KNOWN, FATE_SKIP, FATE_STUCK };
 
@@ -308,20 +271,7 @@ static enum fate record_revive(struct broker *b, const struct delay_level *level
                       level->number, BRIEF(topic), record->body.len, b->set.max_message_size);
         return FATE_STUCK;
     }
-    *out = (struct draft){
-        .queue = store_queue(b->store, topic, queue_id),
-        .topic = topic,
-        .body = record->body,
-        .props = record->props,
-        .body_crc = record->body_crc,
-        .queue_id = queue_id,
-        .flag = record->flag,
-        .sys_flag = record->sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6),
-        .reconsume_times = record->reconsume_times,
-        .born_ms = record->born_ms,
-        .born_host = record->born_host,
-        .store_host = record->store_host,
-    };
+    copy_draft(b, record, topic, queue_id, out);
     if (!out->queue && topic_name_check(topic, NULL))
         return FATE_SKIP;
     if (!out->queue) {
@@ -330,7 +280,7 @@ static enum fate record_revive(struct broker *b, const struct delay_level *level
         return FATE_STUCK;
     }
     bool maybe_known = record->store_ms <= b->delay->opened_ms;
-    return maybe_known && delivered_before(b, record, out) ? FATE_KNOWN : FATE_DELIVER;
+    return maybe_known && copy_known(b, record, out) ? FATE_KNOWN : FATE_DELIVER;
 }
 
 /* ---- doing it ---- */
@@ -382,7 +332,7 @@ static void batch_fill(struct broker *b, const struct delay_level *level, int64_
 }
 
 static void level_pause(struct broker *b, struct delay_level *level, enum err err,
-                        struct delay_turn *out)
+                        struct service_turn *out)
 {
     unsigned pause = level->pause_ms * 2;
     level->pause_ms = pause < PAUSE_LEAST_MS  ? PAUSE_LEAST_MS
@@ -401,7 +351,7 @@ static void level_well(struct delay_level *level)
 
 /* The store refuses: nothing of the batch was stored, and the level stays where it was. */
 static void level_refused(struct broker *b, struct delay_level *level, enum err err,
-                          struct delay_turn *out)
+                          struct service_turn *out)
 {
     struct fault state = {0};
     (void)store_state(b->store, &state);
@@ -411,7 +361,7 @@ static void level_refused(struct broker *b, struct delay_level *level, enum err 
 }
 
 static enum err batch_store(struct broker *b, struct delay_level *level, struct batch *batch,
-                            struct delay_turn *out)
+                            struct service_turn *out)
 {
     struct delay *d = b->delay;
     if (batch->n == 0)
@@ -420,14 +370,14 @@ static enum err batch_store(struct broker *b, struct delay_level *level, struct 
     if (err)
         return err;
     for (size_t i = 0; i < batch->n; i++) {
-        out->delivered += !d->stored[i].err;
+        out->done += !d->stored[i].err;
         batch->skipped += d->stored[i].err != OK; /* record_revive saw that it fits */
     }
     return OK;
 }
 
 /* Delivers one batch of what is due. True: there may be more. */
-static bool level_turn(struct broker *b, struct delay_level *level, struct delay_turn *out)
+static bool level_turn(struct broker *b, struct delay_level *level, struct service_turn *out)
 {
     struct queue *queue = store_queue_find(b->store, SCHEDULE_TOPIC, level->number - 1);
     if (!queue)

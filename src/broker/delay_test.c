@@ -18,9 +18,9 @@ static void DE_1_level_3_arrives_after_ten_seconds_and_not_before(void **state)
     assert_int_equal(r.queue_offset, 0); /* in the queue of its level, as Apache answers */
     assert_int_equal(later_turn(rig), 0);
     clock_manual_advance(&rig->clock, 9999);
-    struct delay_turn turn;
+    struct service_turn turn;
     broker_delay_turn(rig->broker, &turn);
-    assert_int_equal(turn.delivered, 0);
+    assert_int_equal(turn.done, 0);
     assert_int_equal(turn.next_ms, 1);
     assert_int_equal(later_count(rig, "T", 0), 0);
     clock_manual_advance(&rig->clock, 1);
@@ -271,10 +271,10 @@ static void a_record_that_belongs_nowhere_is_passed_over(void **state)
     assert_int_equal(store_append(rig->store, drafts, N, stored, &end), OK);
     later_level(rig, "T", 1, "good");
     clock_manual_advance(&rig->clock, 1000);
-    struct delay_turn turn;
+    struct service_turn turn;
     broker_delay_turn(rig->broker, &turn);
     assert_int_equal(turn.skipped, N);
-    assert_int_equal(turn.delivered, 1);
+    assert_int_equal(turn.done, 1);
     assert_int_equal(later_count(rig, "T", 0), 1);
 }
 
@@ -288,9 +288,9 @@ static void a_disk_that_fails_puts_it_off(void **state)
         later_level(rig, "T", 1 + i % 2, "x");
     clock_manual_advance(&rig->clock, 5000);
     disk.left = 0;
-    struct delay_turn turn;
+    struct service_turn turn;
     broker_delay_turn(rig->broker, &turn);
-    assert_int_equal(turn.delivered, 0);
+    assert_int_equal(turn.done, 0);
     assert_int_equal(turn.err, ERR_IO);
     assert_non_null(strstr(turn.why.text, "level"));
     broker_delay_turn(rig->broker, &turn);
@@ -316,9 +316,9 @@ static void a_level_that_is_stuck_does_not_hold_up_others(void **state)
     rig->options.max_message_size = 2000;
     rig_again(rig);
     clock_manual_advance(&rig->clock, 5000);
-    struct delay_turn turn;
+    struct service_turn turn;
     broker_delay_turn(rig->broker, &turn);
-    assert_int_equal(turn.delivered, 2);
+    assert_int_equal(turn.done, 2);
     assert_int_equal(turn.err, ERR_TOO_BIG);
     assert_non_null(strstr(turn.why.text, "maxMessageSize"));
     rig->options.max_message_size = 4000;
@@ -417,7 +417,7 @@ static void a_crash_loses_nothing_and_repeats_nothing_that_can_be_found(void **s
             later_level(rig, "T", 1 + i % 4, "x");
         for (int i = 0; i < 8; i++) {
             clock_manual_advance(&rig->clock, 5000);
-            struct delay_turn turn;
+            struct service_turn turn;
             broker_delay_turn(rig->broker, &turn);
             if (i % 3 == 0)
                 assert_int_equal(broker_save_turn(rig->broker, NULL), OK);
@@ -454,7 +454,7 @@ static void power_step(struct power *p)
 {
     struct rig *rig = p->rig;
     char body[16], props[32];
-    struct delay_turn turn;
+    struct service_turn turn;
     switch (dice_below(&p->dice, 6)) {
     case 0:
     case 1:

@@ -30,11 +30,11 @@ static inline struct produce later_level(struct rig *rig, const char *topic, int
 static inline uint64_t later_turn(struct rig *rig)
 {
     uint64_t delivered = 0;
-    struct delay_turn turn;
+    struct service_turn turn;
     do {
         broker_delay_turn(rig->broker, &turn);
         assert_int_equal(turn.err, OK);
-        delivered += turn.delivered;
+        delivered += turn.done;
     } while (turn.next_ms == 0);
     return delivered;
 }

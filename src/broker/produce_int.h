@@ -1,5 +1,5 @@
 /* produce_int.h - the desk, shared by desk.c (preparing), produce.c (placing and storing) and
- * retry.c (messages that come back). */
+ * retry.c (messages that come back); copy.c, shared by all who move records. */
 #ifndef BROKER_PRODUCE_INT_H
 #define BROKER_PRODUCE_INT_H
 
@@ -48,6 +48,16 @@ void props_keep(struct wr *w, struct bytes props, uint32_t drop);
  * instead. `props` are its properties and are finished here, but for storing them in it. NULL
  * queue: no memory. */
 void delay_divert(struct broker *b, struct draft *draft, int32_t level, struct wr *props);
+
+/* ---- copy.c ---- */
+
+/* A draft like the record, for another place. NULL queue: no memory, or a name that cannot be. */
+void copy_draft(struct broker *b, const struct record *record, struct bytes topic, int32_t queue_id,
+                struct draft *out);
+/* Whether the log has this very copy of the record already. Reads the index and the log: only for
+ * what may have been done before the last stop. */
+must_check bool copy_known(struct broker *b, const struct record *record,
+                           const struct draft *draft);
 
 /* ---- retry.c ---- */
 

@@ -36,7 +36,7 @@ static void delay_one(struct rig *rig, int level)
     snprintf(props, sizeof props, "DELAY\1%d\2", level);
     struct produce r = rig_message("T", "later");
     r.props = bytes_str(props);
-    struct delay_turn turn;
+    struct service_turn turn;
     assert_int_equal(rig_produce(rig, &r), OK);
     broker_dispatch_turn(rig->broker);
     broker_delay_turn(rig->broker, &turn);

@@ -9,7 +9,7 @@
  *     io       one loop each: decode, verb, encode
  *     flush    store_flush_turn, then the dispatcher for what the flush has confirmed
  *     keeper   store_keep_turn, store_clean_turn, saving of tables
- *     services broker_delay_turn
+ *     services the turns of services that move messages: delay levels
  */
 #ifndef DAEMON_HOUSE_H
 #define DAEMON_HOUSE_H

@@ -151,36 +151,49 @@ static void *keeper_thread(void *arg)
     return NULL;
 }
 
-/* One line when something that is due cannot be delivered, and one when it can again. */
-static void tell_delay(struct house *h, const struct delay_turn *turn, enum err *trouble)
+/* What the services thread does in turn. */
+struct service {
+    const char *what; /* it moves */
+    void (*turn)(struct broker *broker, struct service_turn *out);
+};
+static const struct service services[] = {
+    {"delayed messages", broker_delay_turn},
+};
+#define SERVICES (sizeof services / sizeof services[0])
+
+/* One line when something that should be done cannot be, and one when it can again. */
+static void tell_service(struct house *h, const char *what, const struct service_turn *turn,
+                         enum err *trouble)
 {
     if (turn->err && !*trouble)
-        log_event(&h->log, LOG_ERROR, "delayed messages put off reason=%s action=\"trying again\"",
+        log_event(&h->log, LOG_ERROR, "%s put off reason=%s action=\"trying again\"", what,
                   LOG_QUOTE(bytes_str(turn->why.text[0] ? turn->why.text : err_text(turn->err))));
     if (!turn->err && *trouble)
-        log_event(&h->log, LOG_INFO, "delayed messages are delivered again");
+        log_event(&h->log, LOG_INFO, "%s are delivered again", what);
     *trouble = turn->err;
     if (turn->skipped)
         log_event(&h->log, LOG_ERROR,
-                  "delayed messages skipped count=%llu reason=\"their records cannot be read or do "
-                  "not say where they belong\"",
-                  (unsigned long long)turn->skipped);
+                  "%s skipped count=%llu reason=\"their records cannot be read or do not say where "
+                  "they belong\"",
+                  what, (unsigned long long)turn->skipped);
     if (turn->known)
         log_event(&h->log, LOG_INFO,
-                  "delayed messages not delivered again count=%llu reason=\"they had been before "
-                  "the last stop\"",
-                  (unsigned long long)turn->known);
+                  "%s not delivered again count=%llu reason=\"they had been before the last stop\"",
+                  what, (unsigned long long)turn->known);
 }
 
 static void *services_thread(void *arg)
 {
     struct house *h = arg;
-    enum err trouble = OK;
+    enum err trouble[SERVICES] = {OK};
     while (!closing(h)) {
-        struct delay_turn turn;
-        broker_delay_turn(h->broker, &turn);
-        tell_delay(h, &turn, &trouble);
-        int pause_ms = turn.next_ms < SERVICES_TURN_MS ? turn.next_ms : SERVICES_TURN_MS;
+        int pause_ms = SERVICES_TURN_MS;
+        for (size_t i = 0; i < SERVICES; i++) {
+            struct service_turn turn;
+            services[i].turn(h->broker, &turn);
+            tell_service(h, services[i].what, &turn, &trouble[i]);
+            pause_ms = turn.next_ms < pause_ms ? turn.next_ms : pause_ms;
+        }
         room_enter(&h->stairs);
         if (pause_ms > 0 && !h->closing)
             room_wait(&h->stairs, pause_ms);
