@@ -140,6 +140,23 @@ void sends_close(struct sends *sends);
 void sends_flush(struct door *door,
                  struct seat *seat); /* stores what was collected and answers it */
 
+/* late.c */
+
+struct late {
+    struct store_wait wait;
+    struct post post;
+    struct door *door;
+    struct return_address to; /* the session is counted while it waits */
+    struct conn *conn;        /* held, so that a stopping house gives the answer first */
+    enum err err;             /* OK: confirmed; else nobody can promise it */
+    void (*give)(const struct late *late);
+};
+/* `size` bytes, zero, of which a struct late is the first; NULL: no memory. */
+void *late_make(const struct request *rq, size_t size);
+/* Calls `give` on the home loop once the log is confirmed up to the position, at once if it is, and
+ * frees. */
+void late_give(struct late *late, uint64_t position, void (*give)(const struct late *late));
+
 /* retry.c */
 bool names_max_reconsume(const struct request *rq, int32_t max_reconsume_times);
 
