@@ -241,6 +241,25 @@ static void a_power_loss_leaves_an_empty_queue_its_end(void **state)
     }
 }
 
+/* Nothing was ever flushed, so any of it may be gone; but what a power loss takes from the front
+ * would look as if it had been deleted. */
+static void a_power_loss_leaves_the_log_its_beginning(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct life l;
+        life_init(&l, seed, false);
+        house_must_open(&l.h);
+        for (uint64_t n = 0; l.h.store->log.end < 4 * SMALL_FILE; n++)
+            house_must_send(&l.h, n, 1);
+        house_crash(&l.h);
+        vfs_fault_power_loss(l.h.fault);
+        house_must_open(&l.h);
+        assert_int_equal(l.h.report.log_first, 0);
+        life_clear(&l);
+    }
+}
+
 /* ---- operation n fails ---- */
 
 static void live(struct house *h)
@@ -381,6 +400,7 @@ int main(void)
         cmocka_unit_test_teardown(a_power_loss_leaves_what_is_to_stay_under_sync_flush, say_seed),
         cmocka_unit_test_teardown(a_power_loss_leaves_what_is_to_stay_under_async_flush, say_seed),
         cmocka_unit_test(a_power_loss_leaves_an_empty_queue_its_end),
+        cmocka_unit_test(a_power_loss_leaves_the_log_its_beginning),
         cmocka_unit_test(whatever_fails_it_opens_again),
         cmocka_unit_test(cleans_beside_senders_and_readers),
     };

@@ -183,12 +183,18 @@ static enum err tail_wipe(struct store *store)
     return err;
 }
 
-/* Room: tail. The file behind the last one: that which was made ahead, or else it is made now. */
+/* Room: tail. The file behind the last one: that which was made ahead, or else it is made now. The
+ * very first is on the disk before anything is in it: a power loss that took it and left the second
+ * would look as if the log had begun there. */
 static enum err next_file(struct store *store, uint64_t base)
 {
     struct tail *tail = &store->tail;
     bool made = tail->ahead == base + store->log.file_size;
     tail->ahead = 0;
+    if (store->log.first == store->log.end) {
+        enum err err = made ? OK : segment_make_ahead(&store->cache, &store->log, base, NULL);
+        return err ? err : segment_adopt(&store->cache, &store->log, base, &tail->seg, NULL);
+    }
     if (made && segment_adopt(&store->cache, &store->log, base, &tail->seg, NULL) == OK)
         return OK;
     return segment_make(&store->cache, &store->log, base, &tail->seg, NULL);
