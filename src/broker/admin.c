@@ -25,11 +25,16 @@ static bool topic_is_ours(const struct broker *b, struct bytes name)
            bytes_equal(bytes_from(name, cluster.len), reply);
 }
 
+bool topic_is_own(const struct broker *b, struct bytes name)
+{
+    return topic_is_system(name) || topic_is_ours(b, name);
+}
+
 static enum err topic_may_change(const struct broker *b, struct bytes name, struct fault *why)
 {
     if (topic_name_check(name, why))
         return ERR_INVALID; /* the sentence tells */
-    if (topic_is_system(name) || topic_is_ours(b, name))
+    if (topic_is_own(b, name))
         return fault_set(why, ERR_INVALID, "The topic[%.*s] is conflict with system topic.",
                          BRIEF(name));
     return OK;

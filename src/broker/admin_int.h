@@ -7,6 +7,8 @@
 #define ATTRIBUTES_ARENA (1u << 20)
 #define ATTRIBUTES_MAX   65536u /* bytes of a topic's attributes as text */
 
+bool topic_is_own(const struct broker *b, struct bytes name); /* a broker has it by itself */
+
 /* attributes.c: applies "+key=value,-key" to the attributes of a topic, which are a JSON object as
  * text. `*out` is in the arena. ERR_INVALID with a sentence, ERR_TOO_BIG. */
 must_check enum err attributes_change(struct bytes current, struct bytes changes, bool creating,

@@ -347,6 +347,19 @@ struct offsets_reset {
 must_check enum err broker_offsets_reset(struct broker *broker, struct offsets_reset *reset,
                                          struct arena *arena, struct fault *why);
 
+struct offsets_clone {
+    struct bytes from, to; /* groups */
+    struct bytes topic;    /* empty: all that `from` has come anywhere in */
+    bool offline;          /* also topics that `from` has members for and does not subscribe to */
+};
+/* One group begins where another is; meant for a group that has no members yet, since these would
+ * go on where they are and commit that. ERR_UNKNOWN_GROUP (`to`), ERR_NO_MEMORY. `*queues`: how
+ * many offsets were taken over. */
+must_check enum err broker_offsets_clone(struct broker *broker, const struct offsets_clone *clone,
+                                         size_t *queues, struct fault *why);
+/* Forgets deleted topics of which nothing is left. */
+void broker_tombs_tidy(struct broker *broker);
+
 struct queue_stat {
     int64_t min, max, last_ms; /* of the last message; 0: there is none */
 };
@@ -370,11 +383,40 @@ must_check enum err broker_consume_stats(struct broker *broker, struct bytes gro
 must_check enum err broker_topic_groups(struct broker *broker, struct bytes topic,
                                         struct arena *arena, struct bytes **out, size_t *n);
 
+/* Topics that a group subscribes to or has come anywhere in; each once, in order. */
+must_check enum err broker_group_topics(struct broker *broker, struct bytes group,
+                                        struct arena *arena, struct bytes **out, size_t *n);
+/* Topics that a broker has by itself. */
+must_check enum err broker_system_topics(struct broker *broker, struct arena *arena,
+                                         struct bytes **out, size_t *n);
+/* Groups with producers that are connected. */
+must_check enum err broker_producer_groups(struct broker *broker, struct arena *arena,
+                                           struct bytes **out, size_t *n);
+
+struct group_topic {
+    struct bytes group, topic;
+};
+/* Each group with each topic that it has come anywhere in, by group. `ordered`: only topics that
+ * are meant for ordered messages. */
+must_check enum err broker_all_progress(struct broker *broker, bool ordered, struct arena *arena,
+                                        struct group_topic **out, size_t *n);
+
+struct time_span {
+    int64_t first_ms, last_ms; /* of the messages that are there; -1: none is */
+    int64_t consumed_ms;       /* of the last one the group has consumed */
+    int64_t delay_ms;          /* how old the next one for it is; 0: there is none */
+};
+/* Of each queue of a topic that can be written, by number. */
+must_check enum err broker_time_spans(struct broker *broker, struct bytes group, struct bytes topic,
+                                      struct arena *arena, struct time_span **out, size_t *n,
+                                      struct fault *why);
+
 struct connection {
     struct bytes client_id;
     struct addr addr;
     uint8_t language;
     int32_t version;
+    int64_t seen_ms; /* when it last said that it is there */
 };
 struct connections {
     struct connection *list;

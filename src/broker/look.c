@@ -82,7 +82,7 @@ static enum err wanted_find(struct broker *b, struct bytes group, const struct b
     for (size_t i = 0; !err && n == 0 && (p = map_next(&b->progress, &i));) {
         struct bytes topic, its_group;
         progress_names(p, &topic, &its_group);
-        if (bytes_equal(its_group, group))
+        if (p->n > 0 && bytes_equal(its_group, group))
             err = wanted_add(b, w, crowd, topic, all, arena);
     }
     return err;
@@ -161,7 +161,7 @@ enum err broker_topic_groups(struct broker *b, struct bytes topic, struct arena 
     for (size_t i = 0; !err && (p = map_next(&b->progress, &i));) {
         struct bytes its_topic, group;
         progress_names(p, &its_topic, &group);
-        if (group.len && bytes_equal(its_topic, topic))
+        if (p->n > 0 && group.len && bytes_equal(its_topic, topic))
             err = name_add(arena, names, &at, group);
     }
     room_leave(&b->room);
@@ -175,9 +175,12 @@ enum err broker_topic_groups(struct broker *b, struct bytes topic, struct arena 
 /* ---- connections ---- */
 
 /* Room: core. */
-static enum err members_copy(const struct crowd *crowd, struct arena *arena,
+static enum err members_copy(struct broker *b, const struct crowd *crowd, struct arena *arena,
                              struct connections *out)
 {
+    room_held(&b->room);
+    int64_t now_ms = clock_ms(b->peer_clock);
+    uint64_t now_ns = clock_ns(b->peer_clock);
     out->list = arena_alloc(arena, (crowd->n_members + 1) * sizeof *out->list);
     if (!out->list)
         return ERR_TOO_BIG;
@@ -187,6 +190,7 @@ static enum err members_copy(const struct crowd *crowd, struct arena *arena,
         if (!m->id)
             continue; /* there was no memory for it */
         *c = (struct connection){.addr = m->addr, .language = m->language, .version = m->version};
+        c->seen_ms = now_ms - (int64_t)((now_ns - m->seen_ns) / 1000000);
         c->client_id = arena_copy(arena, bytes_of(m->id, m->id_len));
         if (!c->client_id.at)
             return ERR_TOO_BIG;
@@ -224,7 +228,7 @@ enum err broker_connections(struct broker *b, struct bytes group, bool consumers
     *out = (struct connections){0};
     room_enter(&b->room);
     const struct crowd *crowd = map_get(consumers ? &b->consumers : &b->producers, group);
-    enum err err = crowd ? members_copy(crowd, arena, out) : ERR_NOT_FOUND;
+    enum err err = crowd ? members_copy(b, crowd, arena, out) : ERR_NOT_FOUND;
     if (!err && consumers) {
         out->broadcasting = crowd->broadcasting;
         out->pops = crowd->pops;

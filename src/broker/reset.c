@@ -174,3 +174,62 @@ enum err broker_offsets_reset(struct broker *b, struct offsets_reset *r, struct 
         return err;
     return b->set.client_side_reset ? reset_by_clients(b, r, arena, why) : reset_here(b, r, why);
 }
+
+/* ---- from one group to another ---- */
+
+/* Room: core. What of the one group is wanted; the caller frees the list. NULL: no memory. */
+static const struct progress **clone_find(struct broker *b, const struct offsets_clone *c,
+                                          size_t *n)
+{
+    room_held(&b->room);
+    const struct crowd *crowd = consumers_find(b, c->from);
+    const struct progress *p, **found = calloc(b->progress.n + 1, sizeof(struct progress *));
+    *n = 0;
+    for (size_t i = 0; found && (p = map_next(&b->progress, &i));) {
+        struct bytes topic, group;
+        progress_names(p, &topic, &group);
+        bool named = c->topic.len == 0 || bytes_equal(topic, c->topic);
+        bool subscribed = c->offline || !crowd || crowd->subs.n == 0 || subs_find(crowd, topic);
+        if (named && subscribed && bytes_equal(group, c->from) && topic_find(b, topic))
+            found[(*n)++] = p;
+    }
+    return found;
+}
+
+/* Room: core. */
+static enum err clone_take(struct broker *b, const struct offsets_clone *c, size_t *queues,
+                           struct fault *why)
+{
+    room_held(&b->room);
+    if (!group_find(b, c->to))
+        return fault_set(why, ERR_UNKNOWN_GROUP, "Group %.*s does not exist", BRIEF(c->to));
+    size_t n;
+    const struct progress **found = clone_find(b, c, &n);
+    enum err err = found ? OK : ERR_NO_MEMORY;
+    for (size_t i = 0; !err && i < n; i++) {
+        struct bytes topic, group;
+        progress_names(found[i], &topic, &group);
+        for (size_t k = 0; !err && k < found[i]->n; k++) {
+            const struct place *place = &found[i]->places[k];
+            err = progress_set(
+                b, &(struct commit){NULL, c->to, topic, place->queue_id, place->offset});
+            *queues += !err;
+        }
+    }
+    free(found);
+    return err;
+}
+
+enum err broker_offsets_clone(struct broker *b, const struct offsets_clone *clone, size_t *queues,
+                              struct fault *why)
+{
+    struct after after;
+    after_init(&after);
+    *queues = 0;
+    room_enter(&b->room);
+    enum err err = clone_take(b, clone, queues, why);
+    room_leave(&b->room);
+    after.tables_changed = true;
+    after_run(b, &after);
+    return err;
+}

@@ -48,6 +48,13 @@ void tombs_tidy(struct broker *b)
     free(unneeded);
 }
 
+void broker_tombs_tidy(struct broker *b)
+{
+    room_enter(&b->room);
+    tombs_tidy(b);
+    room_leave(&b->room);
+}
+
 bool tomb_find(struct broker *b, struct bytes name)
 {
     room_held(&b->room);

@@ -210,6 +210,42 @@ static const struct field_rule group_table_rules[] = {
 };
 TABLE(group_table);
 
+static const struct field_rule group_topic_table_rules[] = {
+    TEXT("group", NEED, group),
+    TEXT("topic", NEED, topic),
+};
+TABLE(group_topic_table);
+
+static const struct field_rule clone_offset_table_rules[] = {
+    TEXT("srcGroup", NEED, from_group),
+    TEXT("destGroup", NEED, group),
+    TEXT("topic", MAY, topic),
+    BOOL("offline", MAY, offline),
+};
+TABLE(clone_offset_table);
+
+static const struct field_rule consume_directly_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("clientId", MAY, client_id),
+    TEXT("msgId", NEED, msg_id),
+    TEXT("topic", MAY, topic),
+};
+TABLE(consume_directly_table);
+
+static const struct field_rule broker_consume_stats_table_rules[] = {
+    BOOL("isOrder", MAY, ordered),
+};
+TABLE(broker_consume_stats_table);
+
+#undef FIELDS
+#define FIELDS stats_fields
+
+static const struct field_rule stats_table_rules[] = {
+    TEXT("statsName", NEED, name),
+    TEXT("statsKey", NEED, key),
+};
+TABLE(stats_table);
+
 #undef FIELDS
 
 /* ---- clients ---- */

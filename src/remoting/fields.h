@@ -86,14 +86,20 @@ struct topic_fields { /* 17; 202, 215, 300 and 351 have the topic alone */
 };
 extern const struct field_table create_topic_table, topic_table;
 
-struct group_fields { /* 203, 204, 207, 208, 222, 307, 352 */
-    struct bytes group, topic, topics, client_id;
+struct group_fields { /* 203, 204, 207, 208, 222, 303, 307, 309, 314, 317, 343, 345, 352 */
+    struct bytes group, topic, topics, client_id, msg_id, from_group;
     int32_t queue_id;
     int64_t timestamp, offset;
-    bool clean_offsets, force;
+    bool clean_offsets, force, offline, ordered;
 };
 extern const struct field_table consumers_table, producers_table, delete_group_table,
-    consume_stats_table, reset_offset_table, running_info_table, group_table;
+    consume_stats_table, reset_offset_table, running_info_table, group_table, group_topic_table,
+    clone_offset_table, consume_directly_table, broker_consume_stats_table;
+
+struct stats_fields { /* 315 */
+    struct bytes name, key;
+};
+extern const struct field_table stats_table;
 
 struct client_fields { /* 35, 38 */
     struct bytes client_id, producer_group, consumer_group;

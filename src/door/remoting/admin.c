@@ -1,5 +1,4 @@
 /* admin.c - what an operator asks for: settings of topics and groups, and how things stand. */
-#include "base/json.h"
 #include "door/remoting/door_int.h"
 
 #include <stdio.h>
@@ -7,7 +6,7 @@
 #define TOPICS_MAX 4096 /* named in one request */
 
 /* Answers a failure, or success without a body. */
-static void answer_fate(const struct request *rq, enum err err, const struct fault *why)
+void answer_fate(const struct request *rq, enum err err, const struct fault *why)
 {
     if (err)
         answer_fault(rq, err == ERR_TOO_BIG ? ERR_NO_MEMORY : err, why);
@@ -148,7 +147,8 @@ void admin_groups(struct door *door, struct request *rq)
 
 /* ---- queues and progress ---- */
 
-static void queue_key(struct door *door, struct json_out *w, struct bytes topic, int32_t queue_id)
+void queue_key_write(const struct door *door, struct json_out *w, struct bytes topic,
+                     int32_t queue_id)
 {
     queue_name_write(w,
                      &(struct queue_name){topic, bytes_str(door->options.broker_name), queue_id});
@@ -174,7 +174,7 @@ void admin_topic_stats(struct door *door, struct request *rq)
     json_key(&w, "offsetTable");
     json_open(&w);
     for (size_t i = 0; i < n; i++) {
-        queue_key(door, &w, f.topic, (int32_t)i);
+        queue_key_write(door, &w, f.topic, (int32_t)i);
         json_open(&w);
         json_int_member(&w, "lastUpdateTimestamp", stats[i].last_ms);
         json_int_member(&w, "maxOffset", stats[i].max);
@@ -208,29 +208,26 @@ static bool names_split(struct bytes text, struct arena *arena, struct bytes **o
     return true;
 }
 
-static void consume_stats_answer(struct door *door, struct request *rq,
-                                 const struct consume_stat *stats, size_t n)
+void consume_stats_write(const struct door *door, struct json_out *w,
+                         const struct consume_stat *stats, size_t n, double per_second)
 {
-    struct buf body = buf_upto(BODY_MAX);
-    struct json_out w = {.buf = &body};
-    json_open(&w);
-    json_key(&w, "consumeTps");
-    json_put_real(&w, 0);
-    json_key(&w, "offsetTable");
-    json_open(&w);
+    json_open(w);
+    json_key(w, "consumeTps");
+    json_put_real(w, per_second);
+    json_key(w, "offsetTable");
+    json_open(w);
     for (size_t i = 0; i < n; i++) {
         const struct consume_stat *s = &stats[i];
-        queue_key(door, &w, s->topic, s->queue_id);
-        json_open(&w);
-        json_int_member(&w, "brokerOffset", s->max);
-        json_int_member(&w, "consumerOffset", s->offset);
-        json_int_member(&w, "lastTimestamp", s->last_ms);
-        json_int_member(&w, "pullOffset", s->offset);
-        json_close(&w);
+        queue_key_write(door, w, s->topic, s->queue_id);
+        json_open(w);
+        json_int_member(w, "brokerOffset", s->max);
+        json_int_member(w, "consumerOffset", s->offset);
+        json_int_member(w, "lastTimestamp", s->last_ms);
+        json_int_member(w, "pullOffset", s->offset);
+        json_close(w);
     }
-    json_close(&w);
-    json_close(&w);
-    answer_buf(rq, &body);
+    json_close(w);
+    json_close(w);
 }
 
 void admin_consume_stats(struct door *door, struct request *rq)
@@ -248,10 +245,13 @@ void admin_consume_stats(struct door *door, struct request *rq)
     size_t n;
     enum err err = broker_consume_stats(door->broker, f.group, topics, n_topics, f.topics.len > 0,
                                         rq->arena, &stats, &n);
-    if (err)
+    if (err) {
         answer_fate(rq, err, NULL);
-    else
-        consume_stats_answer(door, rq, stats, n);
+        return;
+    }
+    struct buf body = buf_upto(BODY_MAX);
+    consume_stats_write(door, &(struct json_out){.buf = &body}, stats, n, 0);
+    answer_buf(rq, &body);
 }
 
 void admin_topic_groups(struct door *door, struct request *rq)
@@ -306,4 +306,20 @@ void admin_reset(struct door *door, struct request *rq)
     struct buf body = buf_upto(BODY_MAX);
     reset_write(door, &reset, &body);
     answer_buf(rq, &body);
+}
+
+void admin_clone(struct door *door, struct request *rq)
+{
+    struct group_fields f = {0};
+    if (!request_fields(rq, &clone_offset_table, &f))
+        return;
+    struct offsets_clone clone = {
+        .from = f.from_group, .to = f.group, .topic = f.topic, .offline = f.offline};
+    size_t queues;
+    struct fault why = {0};
+    enum err err = broker_offsets_clone(door->broker, &clone, &queues, &why);
+    answer_fate(rq, err, &why);
+    if (!err)
+        log_event(door->log, LOG_INFO, "offsets cloned from=%s to=%s queues=%zu",
+                  LOG_QUOTE(f.from_group), LOG_QUOTE(f.group), queues);
 }

@@ -1,6 +1,5 @@
 /* crowd.c - who is connected, for an operator: members of groups, and what one of them says of
  * itself. */
-#include "base/json.h"
 #include "door/remoting/door_int.h"
 
 #include <stdio.h>
@@ -27,26 +26,30 @@ static void connections_write(struct json_out *w, const struct connections *c)
     json_close_array(w);
 }
 
+void subscription_write(struct json_out *w, const struct subscription *s)
+{
+    json_open(w);
+    json_bool_member(w, "classFilterMode", false);
+    json_key(w, "codeSet");
+    json_open_array(w);
+    json_close_array(w);
+    json_text_member(w, "expressionType", s->expression_type);
+    json_text_member(w, "subString", s->expression);
+    json_int_member(w, "subVersion", s->version);
+    json_key(w, "tagsSet");
+    json_open_array(w);
+    json_close_array(w);
+    json_text_member(w, "topic", s->topic);
+    json_close(w);
+}
+
 static void subscriptions_write(struct json_out *w, const struct connections *c)
 {
     json_key(w, "subscriptionTable");
     json_open(w);
     for (size_t i = 0; i < c->n_subs; i++) {
-        const struct subscription *s = &c->subs[i];
-        json_key_text(w, s->topic);
-        json_open(w);
-        json_bool_member(w, "classFilterMode", false);
-        json_key(w, "codeSet");
-        json_open_array(w);
-        json_close_array(w);
-        json_text_member(w, "expressionType", s->expression_type);
-        json_text_member(w, "subString", s->expression);
-        json_int_member(w, "subVersion", s->version);
-        json_key(w, "tagsSet");
-        json_open_array(w);
-        json_close_array(w);
-        json_text_member(w, "topic", s->topic);
-        json_close(w);
+        json_key_text(w, c->subs[i].topic);
+        subscription_write(w, &c->subs[i]);
     }
     json_close(w);
 }
@@ -134,32 +137,32 @@ static void relayed(struct ask *ask)
         reply_end(&r, 0);
 }
 
-static size_t question_size(const struct request *rq)
+static size_t question_size(const struct words *words)
 {
-    size_t size = rq->body.len;
-    for (size_t i = 0; i < rq->head->n_fields; i++)
-        size += rq->head->fields[i].name.len + rq->head->fields[i].value.len;
+    size_t size = 0;
+    for (size_t i = 0; i < words->n_fields; i++)
+        size += words->fields[i].name.len + words->fields[i].value.len;
     return size;
 }
 
-void crowd_running_info(struct door *door, struct request *rq)
+/* Asks a consumer, and passes its answer on. */
+static void relay(struct door *door, const struct request *rq, const struct group_fields *f,
+                  const struct words *words)
 {
-    struct group_fields f = {0};
-    if (!request_fields(rq, &running_info_table, &f))
-        return;
-    if (question_size(rq) > QUESTION_MAX) {
+    if (question_size(words) > QUESTION_MAX) {
         answer(rq, RES_INVALID_PARAMETER, "the question is too big to be passed on");
         return;
     }
     char who[sizeof((struct relay *)0)->who];
     (void)snprintf(who, sizeof who, "<%.*s> <%.*s>",
-                   (int)(f.group.len < NAME_SHOWN ? f.group.len : NAME_SHOWN),
-                   (const char *)f.group.at,
-                   (int)(f.client_id.len < NAME_SHOWN ? f.client_id.len : NAME_SHOWN),
-                   (const char *)f.client_id.at);
+                   (int)(f->group.len < NAME_SHOWN ? f->group.len : NAME_SHOWN),
+                   (const char *)f->group.at,
+                   (int)(f->client_id.len < NAME_SHOWN ? f->client_id.len : NAME_SHOWN),
+                   f->client_id.len ? (const char *)f->client_id.at : "");
     char remark[sizeof who + 128];
     int32_t version = 0;
-    struct counted *session = broker_consumer_session(door->broker, f.group, f.client_id, &version);
+    struct counted *session =
+        broker_consumer_session(door->broker, f->group, f->client_id, &version);
     if (!session || version < VERSION_OF_RUNNING_INFO) {
         (void)snprintf(remark, sizeof remark,
                        session
@@ -171,13 +174,7 @@ void crowd_running_info(struct door *door, struct request *rq)
         answer(rq, RES_SYSTEM_ERROR, remark);
         return;
     }
-    struct words words = {
-        .code = rq->head->code,
-        .fields = rq->head->fields,
-        .n_fields = rq->head->n_fields,
-        .body = rq->body,
-    };
-    struct relay *relay = ask_make(rq, sizeof *relay, &words);
+    struct relay *relay = ask_make(rq, sizeof *relay, words);
     if (!relay) {
         counted_drop(session);
         answer(rq, RES_SYSTEM_BUSY, "too many questions to clients are on their way");
@@ -185,4 +182,82 @@ void crowd_running_info(struct door *door, struct request *rq)
     }
     memcpy(relay->who, who, sizeof who);
     ask_client(&relay->ask, session, relayed);
+}
+
+void crowd_running_info(struct door *door, struct request *rq)
+{
+    struct group_fields f = {0};
+    if (!request_fields(rq, &running_info_table, &f))
+        return;
+    if (rq->body.len > QUESTION_MAX) {
+        answer(rq, RES_INVALID_PARAMETER, "the question is too big to be passed on");
+        return;
+    }
+    struct words words = {
+        .code = rq->head->code,
+        .fields = rq->head->fields,
+        .n_fields = rq->head->n_fields,
+        .body = rq->body,
+    };
+    relay(door, rq, &f, &words);
+}
+
+/* ---- CONSUME_MESSAGE_DIRECTLY ---- */
+
+#define FIELDS_ADDED 3
+
+/* What the asker said, and what its client cannot know: which broker, and flags. */
+static size_t directly_fields(struct door *door, struct request *rq, const struct group_fields *f,
+                              struct field *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rq->head->n_fields; i++)
+        if (!bytes_equal(rq->head->fields[i].name, BYTES("brokerName")))
+            out[n++] = rq->head->fields[i];
+    out[n++] = (struct field){BYTES("brokerName"), bytes_str(door->options.broker_name)};
+    struct topic_settings topic;
+    struct group_settings group;
+    char *texts = arena_alloc(rq->arena, 32);
+    if (texts && f->topic.len &&
+        !broker_topic_get(door->broker, f->topic, rq->arena, &topic, NULL)) {
+        (void)snprintf(texts, 16, "%d", topic.sys_flag);
+        out[n++] = (struct field){BYTES("topicSysFlag"), bytes_str(texts)};
+    }
+    if (texts && !broker_group_get(door->broker, f->group, rq->arena, &group, NULL)) {
+        (void)snprintf(texts + 16, 16, "%d", group.sys_flag);
+        out[n++] = (struct field){BYTES("groupSysFlag"), bytes_str(texts + 16)};
+    }
+    return n;
+}
+
+/* An operator wants one consumer to consume one message, now. Its record goes along. */
+void crowd_consume_directly(struct door *door, struct request *rq)
+{
+    struct group_fields f = {0};
+    if (!request_fields(rq, &consume_directly_table, &f))
+        return;
+    struct addr host;
+    int64_t position;
+    struct slice record = {0};
+    struct fault why = {0};
+    if (id_parse(f.msg_id, &host, &position)) {
+        answer(rq, RES_INVALID_PARAMETER, "msgId should be the id of a stored message");
+        return;
+    }
+    enum err err = broker_view(door->broker, position, &record, &why);
+    struct field *fields =
+        err ? NULL : arena_alloc(rq->arena, (rq->head->n_fields + FIELDS_ADDED) * sizeof *fields);
+    if (err || !fields) {
+        counted_drop(record.owner);
+        answer_fault(rq, err ? err : ERR_NO_MEMORY, &why);
+        return;
+    }
+    struct words words = {
+        .code = rq->head->code,
+        .fields = fields,
+        .n_fields = directly_fields(door, rq, &f, fields),
+        .body = record.bytes,
+    };
+    relay(door, rq, &f, &words);
+    counted_drop(record.owner);
 }

@@ -3,6 +3,7 @@
 #define DOOR_REMOTING_DOOR_INT_H
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "door/remoting/door.h"
 #include "remoting/bodies.h"
 #include "remoting/codes.h"
@@ -200,6 +201,16 @@ void ask_client(struct ask *a, struct counted *client, void (*done)(struct ask *
 void ask_answered(struct session *client, const struct head *head, struct bytes body);
 void asks_session_closed(struct session *client);
 
+/* admin.c */
+void queue_key_write(const struct door *door, struct json_out *w, struct bytes topic,
+                     int32_t queue_id); /* a message queue as the key of a member */
+void consume_stats_write(const struct door *door, struct json_out *w,
+                         const struct consume_stat *stats, size_t n, double per_second);
+void answer_fate(const struct request *rq, enum err err, const struct fault *why);
+
+/* crowd.c */
+void subscription_write(struct json_out *w, const struct subscription *s);
+
 /* pull.c */
 void parked_session_closed(struct session *session);
 
@@ -214,9 +225,12 @@ handler lock_batch, unlock_batch;
 handler reply_send, reply_send_v2;
 handler admin_topic_set, admin_topic_delete, admin_topic_get, admin_topics, admin_topic_stats,
     admin_topic_groups, admin_group_set, admin_group_delete, admin_group_get, admin_groups,
-    admin_consume_stats, admin_reset;
-handler crowd_consumers, crowd_producers, crowd_running_info;
-handler runtime_info, runtime_config, runtime_delete_expired, runtime_clean_queues;
+    admin_consume_stats, admin_reset, admin_clone;
+handler survey_group_topics, survey_subscription, survey_time_span, survey_system_topics,
+    survey_producers, survey_consume_stats;
+handler crowd_consumers, crowd_producers, crowd_running_info, crowd_consume_directly;
+handler runtime_info, runtime_config, runtime_delete_expired, runtime_clean_queues,
+    runtime_clean_topics;
 handler client_heartbeat, client_check, client_unregister, client_list;
 handler offset_query, offset_update, offset_max, offset_min, offset_search, offset_earliest;
 handler route_register, route_unregister, route_by_topic, route_clusters, route_wipe_write,

@@ -126,3 +126,12 @@ void runtime_clean_queues(struct door *door, struct request *rq)
     store_clean_request(door->options.store);
     answer(rq, RES_SUCCESS, NULL);
 }
+
+/* Topics are deleted one by one, by name; what is left of them goes with the log files that it
+ * points into, and then the names are let go of. */
+void runtime_clean_topics(struct door *door, struct request *rq)
+{
+    store_clean_request(door->options.store);
+    broker_tombs_tidy(door->broker);
+    answer(rq, RES_SUCCESS, NULL);
+}
