@@ -127,6 +127,7 @@ static enum err topic_remove(struct broker *b, struct bytes name, struct after *
     if (err)
         return err;
     topic_wake(b, topic, after);
+    numbers_forget(b, name);
     (void)map_remove(&b->topics, name);
     topic_free(topic);
     table_changed(b, TABLE_TOPICS);

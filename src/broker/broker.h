@@ -363,10 +363,10 @@ void broker_tombs_tidy(struct broker *broker);
 struct queue_stat {
     int64_t min, max, last_ms; /* of the last message; 0: there is none */
 };
-/* Of each queue of a topic, by number. */
+/* Of each queue of a topic, by number; `*per_second`: messages that came over the last minute. */
 must_check enum err broker_topic_stats(struct broker *broker, struct bytes topic,
                                        struct arena *arena, struct queue_stat **out, size_t *n,
-                                       struct fault *why);
+                                       double *per_second, struct fault *why);
 
 struct consume_stat {
     struct bytes topic;
@@ -375,10 +375,12 @@ struct consume_stat {
     int64_t last_ms;     /* of the last message the group has consumed; 0: unknown */
 };
 /* How far a group has come in the topics named; with none named in all that it has come anywhere
- * in. `all`: also in those it does not subscribe to now. */
+ * in. `all`: also in those it does not subscribe to now. `*per_second`: messages that it read
+ * there, over the last minute. */
 must_check enum err broker_consume_stats(struct broker *broker, struct bytes group,
                                          const struct bytes *topics, size_t n_topics, bool all,
-                                         struct arena *arena, struct consume_stat **out, size_t *n);
+                                         struct arena *arena, struct consume_stat **out, size_t *n,
+                                         double *per_second);
 /* Groups that subscribe to a topic or have come anywhere in it; each once, in order. */
 must_check enum err broker_topic_groups(struct broker *broker, struct bytes topic,
                                         struct arena *arena, struct bytes **out, size_t *n);
@@ -437,9 +439,35 @@ struct counted *broker_consumer_session(struct broker *broker, struct bytes grou
 /* The connection by which a client was last heard of as a producer of any group. */
 struct counted *broker_producer_session(struct broker *broker, struct bytes client_id);
 
+/* How long something took. Bucket k counts what took less than 2^k µs and is in no bucket before;
+ * the last has the rest. */
+#define LATENCY_BUCKETS 26
+struct latency {
+    uint64_t count, sum_us;
+    uint64_t buckets[LATENCY_BUCKETS];
+};
+/* The end of the bucket in which a part (0 to 1) of all is reached; 0: there is nothing. */
+uint64_t latency_quantile_us(const struct latency *latency, double part);
+/* The door tells how long sends took, from reading to answering. */
+void broker_sends_took(struct broker *broker, uint64_t ns, uint32_t n);
+
+struct stat_window {
+    uint64_t sum;
+    double per_second, average; /* the second: for each request, where those are counted */
+};
+struct stat_windows {
+    struct stat_window minute, hour, day;
+};
+/* One statistic by the name and the key that Apache's broker has for it; numbers_view.c has the
+ * list. ERR_NOT_FOUND: no such name, or nothing was counted under that key. */
+must_check enum err broker_stat(struct broker *broker, struct bytes name, struct bytes key,
+                                struct stat_windows *out, struct fault *why);
+
 struct broker_numbers {
     int64_t boot_ms, up_ms;
-    uint64_t put, got;                 /* messages since then */
+    uint64_t put, got, put_size, got_size;     /* messages since then, and their bytes */
+    uint64_t put_mornings[2], got_mornings[2]; /* the same this morning, and yesterday */
+    struct latency sends, pulls;
     double put_rates[3], got_rates[3]; /* a second, over the last 10, 60 and 600 s */
     uint64_t log_first, log_end;
     int64_t earliest_ms; /* when the first message there is was stored; -1: there is none */

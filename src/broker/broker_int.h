@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/room.h"
 #include "broker/broker.h"
+#include "broker/numbers_int.h"
 
 #define NAME_MAX_ANY  255   /* topics and groups, also those that files bring along */
 #define QUEUES_MAX    65536 /* of one topic; Java itself warns above 32767 */
@@ -72,7 +73,8 @@ struct place {
 };
 struct progress {
     struct place *places; /* by queue number, rising */
-    size_t n, cap;
+    size_t n, cap;        /* n 0: the group has read here, and committed nothing */
+    struct tally *tally;  /* how much it has read; NULL: nothing */
     size_t key_len;
     char key[]; /* topic@group */
 };
@@ -162,20 +164,6 @@ struct table {
     uint64_t changes, saved; /* equal: the file is up to date */
 };
 
-/* numbers.c */
-#define SAMPLES 61
-struct sample {
-    uint64_t at_ns, put, got;
-};
-struct numbers {
-    _Atomic uint64_t put, got; /* messages */
-    int64_t boot_ms;
-    uint64_t boot_ns;
-    struct sample samples[SAMPLES]; /* a ring */
-    size_t n;                       /* how many were ever taken */
-    uint64_t differing;             /* room: core. Members that did not subscribe as others do */
-};
-
 struct broker {
     struct store *store;
     struct vfs *vfs;
@@ -188,7 +176,7 @@ struct broker {
     char note[512];
     struct filters filters;
 
-    struct numbers numbers; /* the samples are in the room, the totals anybody's */
+    struct numbers numbers; /* partly in the room */
 
     struct room room; /* core */
     struct dice dice;
@@ -344,11 +332,6 @@ bool filter_wants_props(const struct filter *f, struct bytes props);
  * order. */
 uint64_t filter_mark(struct bytes expression, struct bytes type);
 
-/* ---- numbers.c ---- */
-
-void numbers_init(struct broker *b);
-void numbers_sample(struct broker *b); /* room: core; call it often */
-
 /* ---- order.c, room: core ---- */
 
 void locks_expire(struct broker *b);                  /* lets go of those not renewed for 60 s */
@@ -357,6 +340,10 @@ void locks_clear(struct broker *b);                   /* no key needed: at the e
 
 /* ---- offsets.c, room: core ---- */
 
+struct progress *progress_find(struct broker *b, struct bytes group, struct bytes topic);
+/* Made if there is none; NULL: no memory. */
+struct progress *progress_need(struct broker *b, struct bytes group, struct bytes topic);
+struct place *place_of(struct progress *p, int32_t queue_id); /* NULL: none; `p` may be NULL */
 /* -1: none is stored. */
 int64_t progress_get(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id);
 must_check enum err progress_set(struct broker *b, const struct commit *commit);
@@ -371,9 +358,6 @@ must_check enum err progress_remove(struct broker *b, struct bytes topic, struct
 must_check enum err progress_reset(struct broker *b, struct bytes group, struct bytes topic,
                                    int32_t queue_id, int64_t offset);
 bool progress_was_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id);
-/* True once after each reset: its reader is told now. */
-bool progress_take_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
-                         int64_t *offset);
 /* Splits topic@group. */
 void progress_names(const struct progress *p, struct bytes *topic, struct bytes *group);
 

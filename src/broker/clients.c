@@ -179,7 +179,6 @@ void broker_client_turn(struct broker *b)
         member_remove(b, member, &after);
     }
     locks_expire(b);
-    numbers_sample(b);
     room_leave(&b->room);
     after_run(b, &after);
 }

@@ -134,6 +134,7 @@ static void broker_free(struct broker *b)
     clients_clear(b);
     locks_clear(b);
     tombs_clear(b);
+    numbers_clear(b);
     for (i = 0; (each = map_next(&b->topics, &i));)
         topic_free(each);
     for (i = 0; (each = map_next(&b->groups, &i));)

@@ -64,6 +64,7 @@ void broker_dispatch_turn(struct broker *b)
         struct list woken;
         list_init(&woken);
         room_enter(&b->room);
+        numbers_arrived(b, news, n);
         if (b->n_holds > 0)
             arrivals_meet(b, news, n, &woken);
         room_leave(&b->room);
@@ -93,6 +94,7 @@ void broker_hold_turn(struct broker *b)
         }
     }
     b->hold_tick = now_tick;
+    numbers_turn(b);
     room_leave(&b->room);
     holds_wake(&woken);
 }

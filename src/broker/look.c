@@ -17,11 +17,13 @@ static int64_t last_ms(struct broker *b, struct queue *queue, int64_t next)
 }
 
 enum err broker_topic_stats(struct broker *b, struct bytes name, struct arena *arena,
-                            struct queue_stat **out, size_t *n, struct fault *why)
+                            struct queue_stat **out, size_t *n, double *per_second,
+                            struct fault *why)
 {
     room_enter(&b->room);
     const struct topic *topic = topic_find(b, name);
     int32_t width = topic ? topic_width(topic) : -1;
+    *per_second = numbers_topic_rate(b, name);
     room_leave(&b->room);
     if (width < 0)
         return fault_set(why, ERR_UNKNOWN_TOPIC, "topic[%.*s] not exist", BRIEF(name));
@@ -112,15 +114,18 @@ static enum err progress_copy(struct broker *b, struct bytes group, const struct
 
 enum err broker_consume_stats(struct broker *b, struct bytes group, const struct bytes *topics,
                               size_t n_topics, bool all, struct arena *arena,
-                              struct consume_stat **out, size_t *n)
+                              struct consume_stat **out, size_t *n, double *per_second)
 {
     struct wanted w = {0};
+    *per_second = 0;
     struct consume_stat *stats = NULL;
     size_t count = 0;
     room_enter(&b->room);
     enum err err = wanted_find(b, group, topics, n_topics, all, arena, &w);
     if (!err)
         err = progress_copy(b, group, &w, arena, &stats, &count);
+    for (size_t i = 0; !err && i < w.n; i++)
+        *per_second += numbers_group_rate(b, group, w.topics[i]);
     room_leave(&b->room);
     if (err)
         return err;

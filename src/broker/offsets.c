@@ -8,6 +8,7 @@
 static bool queue_is_recent(struct broker *b, struct bytes topic, int32_t queue_id);
 static struct place *progress_place(struct broker *b, struct bytes group, struct bytes topic,
                                     int32_t queue_id);
+static enum err progress_make(struct broker *b, struct bytes key, struct progress **out);
 
 /* Room: core. After a rebalance two members know of a queue: one that has it, and one that had it
  * and tells late how far it came. Only the first may take the group back. */
@@ -160,26 +161,43 @@ static size_t place_find(const struct progress *p, int32_t queue_id)
 }
 
 /* Room: core. */
-int64_t progress_get(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id)
+struct progress *progress_find(struct broker *b, struct bytes group, struct bytes topic)
 {
     room_held(&b->room);
     uint8_t text[PROGRESS_KEY_MAX];
-    const struct progress *p = map_get(&b->progress, key_make(text, group, topic));
-    if (!p)
-        return -1;
-    size_t i = place_find(p, queue_id);
-    return i < p->n && p->places[i].queue_id == queue_id ? p->places[i].offset : -1;
+    return map_get(&b->progress, key_make(text, group, topic));
+}
+
+/* Room: core. */
+struct progress *progress_need(struct broker *b, struct bytes group, struct bytes topic)
+{
+    room_held(&b->room);
+    uint8_t text[PROGRESS_KEY_MAX];
+    struct bytes key = key_make(text, group, topic);
+    struct progress *p = map_get(&b->progress, key);
+    if (!p && (key.len == 0 || progress_make(b, key, &p)))
+        return NULL;
+    return p;
+}
+
+struct place *place_of(struct progress *p, int32_t queue_id)
+{
+    size_t i = p ? place_find(p, queue_id) : 0;
+    return p && i < p->n && p->places[i].queue_id == queue_id ? &p->places[i] : NULL;
+}
+
+/* Room: core. */
+int64_t progress_get(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id)
+{
+    const struct place *place = progress_place(b, group, topic, queue_id);
+    return place ? place->offset : -1;
 }
 
 /* Room: core. */
 static struct place *progress_place(struct broker *b, struct bytes group, struct bytes topic,
                                     int32_t queue_id)
 {
-    room_held(&b->room);
-    uint8_t text[PROGRESS_KEY_MAX];
-    struct progress *p = map_get(&b->progress, key_make(text, group, topic));
-    size_t i = p ? place_find(p, queue_id) : 0;
-    return p && i < p->n && p->places[i].queue_id == queue_id ? &p->places[i] : NULL;
+    return place_of(progress_find(b, group, topic), queue_id);
 }
 
 enum err progress_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
@@ -196,17 +214,6 @@ bool progress_was_reset(struct broker *b, struct bytes group, struct bytes topic
 {
     const struct place *place = progress_place(b, group, topic, queue_id);
     return place && place->reset;
-}
-
-bool progress_take_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id,
-                         int64_t *offset)
-{
-    struct place *place = progress_place(b, group, topic, queue_id);
-    if (!place || !place->reset)
-        return false;
-    place->reset = false;
-    *offset = place->offset;
-    return true;
 }
 
 /* Neither a topic nor a group has an @ in its name. */
@@ -245,8 +252,10 @@ enum err progress_remove(struct broker *b, struct bytes topic, struct bytes grou
 
 void progress_free(struct progress *p)
 {
-    if (p)
-        free(p->places);
+    if (!p)
+        return;
+    tally_drop(p->tally);
+    free(p->places);
     free(p);
 }
 

@@ -208,7 +208,6 @@ static void requests_store(struct desk *desk, struct produce *requests, size_t n
         return;
     }
     *end = upto;
-    atomic_fetch_add_explicit(&desk->broker->numbers.put, desk->n, memory_order_relaxed);
     for (size_t i = 0; i < n; i++)
         if (!requests[i].err)
             request_answer(desk, &requests[i]);

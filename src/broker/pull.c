@@ -8,6 +8,7 @@ struct allowed {
     int32_t topic_sys_flag, group_sys_flag;
     bool reset;
     int64_t reset_to;
+    struct counting counting; /* where it is counted */
 };
 
 static enum err pull_allow(struct broker *b, const struct pull *pull, enum err filter_err,
@@ -28,6 +29,7 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
                      struct fault *why)
 {
     struct allowed a = {0};
+    uint64_t began_ns = clock_ns(b->peer_clock);
     enum err filter_err = OK; /* told in its turn; compiling is not for the core */
     if (pull->has_expression)
         filter_err =
@@ -37,6 +39,7 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
     room_leave(&b->room);
     if (err) {
         filter_drop(a.filter);
+        counting_drop(&a.counting);
         return err;
     }
 
@@ -49,6 +52,7 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
         out->read = (struct read_result){.status = READ_TOO_SMALL, .next = a.reset_to};
         out->read.min = queue_min(b->store, a.queue);
         out->read.max = queue_max(a.queue);
+        counting_drop(&a.counting);
         return OK;
     }
     uint32_t count = pull->max_count < PULL_COUNT ? pull->max_count : PULL_COUNT;
@@ -61,7 +65,8 @@ enum err broker_pull(struct broker *b, const struct pull *pull, struct pulled *o
         .wants_props = filter_by_props(a.filter) ? wants_props : NULL,
     };
     store_read(b->store, out->queue, &request, &out->read);
-    atomic_fetch_add_explicit(&b->numbers.got, out->read.count, memory_order_relaxed);
+    numbers_got(b, &a.counting, out->read.count, out->read.size,
+                clock_ns(b->peer_clock) - began_ns);
     return OK;
 }
 
@@ -145,14 +150,20 @@ static enum err pull_allow(struct broker *b, const struct pull *pull, enum err f
     out->topic_sys_flag = topic->set.sys_flag;
     out->group_sys_flag = group->set.sys_flag;
 
-    out->reset = progress_take_reset(b, pull->group, pull->topic, pull->queue_id, &out->reset_to);
-    if (out->reset)
-        return OK; /* what it carries along is from before */
+    struct progress *progress = progress_need(b, pull->group, pull->topic);
+    struct place *place = place_of(progress, pull->queue_id);
+    out->counting = counting_begin(b, topic, pull->queue_id, out->queue, progress);
+    out->reset = place && place->reset;
+    if (out->reset) { /* it is told now; what it carries along is from before */
+        place->reset = false;
+        out->reset_to = place->offset;
+        return OK;
+    }
 
     /* What a pull carries along may be older than what somebody asked for explicitly. Nobody has
      * come further than the queue: kept, such a number could not be put right by later pulls. */
     if (pull->commit && pull->commit_offset >= 0 && pull->commit_offset <= queue_max(out->queue) &&
-        pull->commit_offset > progress_get(b, pull->group, pull->topic, pull->queue_id))
+        pull->commit_offset > (place ? place->offset : -1))
         return progress_set(b, &(struct commit){pull->session, pull->group, pull->topic,
                                                 pull->queue_id, pull->commit_offset});
     return OK;

@@ -221,7 +221,9 @@ static enum err back_draft(struct broker *b, struct desk *desk, const struct sen
     if (!err)
         err = draft.queue ? draft_props(&draft, &props, why)
                           : fault_set(why, ERR_NO_MEMORY, "no memory for a queue");
-    if (!err)
+    if (!err) {
         desk->drafts[desk->n++] = draft;
+        numbers_back(b, group->set.name, record->topic);
+    }
     return err;
 }

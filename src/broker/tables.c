@@ -275,6 +275,8 @@ void offsets_write(struct broker *b, struct json_out *w)
     json_open(w);
     const struct progress *p;
     for (size_t i = 0; (p = map_next(&b->progress, &i));) {
+        if (p->n == 0)
+            continue;
         json_key_text(w, bytes_of(p->key, p->key_len));
         json_open(w);
         for (size_t q = 0; q < p->n; q++) {

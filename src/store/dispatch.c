@@ -263,6 +263,7 @@ void turn_add(struct store *store, struct queue *queue, const struct record *rec
     }
     struct pending *slot = &turn->slots[queue->slot];
     slot->count++;
+    slot->size += record->size;
     slot->log_end = (uint64_t)record->position + record->size;
     slot->tags_code = unit_tags(&store->options, record, marks);
     turn->slot_of[turn->n] = queue->slot;
@@ -307,9 +308,13 @@ enum err turn_write(struct store *store, struct arrival *out, size_t *n_out, str
         }
         slot->queue->log_end = slot->log_end;
         if (out)
-            out[n++] = (struct arrival){slot->queue,           slot->queue->topic,
-                                        slot->queue->queue_id, queue_max(slot->queue),
-                                        slot->tags_code,       slot->count};
+            out[n++] = (struct arrival){slot->queue,
+                                        slot->queue->topic,
+                                        slot->queue->queue_id,
+                                        queue_max(slot->queue),
+                                        slot->tags_code,
+                                        slot->count,
+                                        slot->size};
     }
     turn_forget(turn);
     if (n_out)

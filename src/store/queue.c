@@ -134,6 +134,16 @@ int64_t queue_max(struct queue *queue)
     return atomic_load_explicit(&queue->max, memory_order_acquire);
 }
 
+void *queue_note(const struct queue *queue)
+{
+    return queue->note;
+}
+
+void queue_note_set(struct queue *queue, void *note)
+{
+    queue->note = note;
+}
+
 void store_each_queue(struct store *store,
                       void (*each)(void *user, struct bytes topic, int32_t queue_id,
                                    struct queue *queue),

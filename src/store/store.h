@@ -89,6 +89,10 @@ struct queue *store_queue_find(struct store *store, struct bytes topic,
                                int32_t queue_id);            /* or NULL */
 int64_t queue_min(struct store *store, struct queue *queue); /* first offset still readable */
 int64_t queue_max(struct queue *queue);                      /* next offset to become readable */
+/* Something of the user's own that belongs to the queue; NULL at first. The user sees to it that
+ * nobody looks while it is set. */
+void *queue_note(const struct queue *queue);
+void queue_note_set(struct queue *queue, void *note);
 
 /* Every queue of the store, in no order. Not for the hot path. */
 void store_each_queue(struct store *store,
@@ -237,6 +241,7 @@ struct arrival {
     int64_t max;       /* queue_max afterwards */
     int64_t tags_code; /* of the last message; exact when count is 1 */
     uint32_t count;
+    uint64_t size; /* bytes of their records */
 };
 #define ARRIVALS_MAX 256
 

@@ -136,6 +136,7 @@ struct queue {
     struct bytes topic;
     int32_t queue_id;
     int64_t next; /* the next offset to give out. Room: tail */
+    void *note;   /* the user's */
 
     _Atomic int64_t min, max; /* published by dispatch */
 
@@ -306,7 +307,7 @@ struct pending {
     struct queue *queue;
     uint32_t count;
     uint32_t start; /* where its units stand in `sorted` */
-    uint64_t log_end;
+    uint64_t log_end, size;
     int64_t tags_code;
 };
 

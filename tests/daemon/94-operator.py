@@ -4,10 +4,11 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import daemon as daemons, remoting as r, tap  # noqa: E402
+from harness import daemon as daemons, process, remoting as r, tap  # noqa: E402
 
 UPDATE_GROUP, RUNNING_INFO, CONSUME_DIRECTLY, CLONE, DELETE_TOPIC = 200, 307, 309, 314, 215
-TIME_SPAN, SYSTEM_TOPICS, CLEAN_TOPICS, ALL_CONSUME_STATS = 303, 305, 316, 317
+TIME_SPAN, SYSTEM_TOPICS, VIEW_STATS, CLEAN_TOPICS, ALL_CONSUME_STATS = 303, 305, 315, 316, 317
+GET_RUNTIME, TOPIC_STATS, CONSUME_STATS, ADVANCE_CLOCK = 28, 202, 208, 10001
 ALL_PRODUCERS, GROUP_TOPICS, SUBSCRIPTION = 328, 343, 345
 NOT_SUPPORTED, QUERY_NOT_FOUND, GROUP_NOT_EXIST, INVALID_PARAMETER = 3, 22, 26, 29
 SUBSCRIBED = 4
@@ -125,7 +126,7 @@ def _():
         tap.check(used["minTimeStamp"] <= used["consumeTimeStamp"] <= used["maxTimeStamp"], "times %s" % used)
         tap.equal((empty["minTimeStamp"], empty["maxTimeStamp"], empty["delayTime"]), (-1, -1, 0), "of an empty queue")
         refused(client.request(TIME_SPAN, {"topic": LONG, "group": "sa"}), "an unknown topic", r.TOPIC_NOT_EXIST)
-        client.request(10001, {"advanceMillis": 3600000})
+        client.request(ADVANCE_CLOCK, {"advanceMillis": 3600000})
         used = client.request(TIME_SPAN, {"topic": "Seen", "group": "sa"}).json()["consumeTimeSpanSet"][0]
         tap.check(used["delayTime"] >= 3600000, "an hour later: %s" % used)
 
@@ -182,6 +183,58 @@ def _():
             answer = who.request(code)
             refused(answer, name, NOT_SUPPORTED)
             tap.check(name in answer.remark, "the name in %r" % answer.remark)
+
+
+# Statistics ---------------------------------------------------------------------------------------------------------
+
+def stat(client, name, key):
+    answer = client.request(VIEW_STATS, {"statsName": name, "statsKey": key})
+    tap.equal(answer.code, r.SUCCESS, "%s of %s (%s)" % (name, key, answer.remark))
+    return answer.json()
+
+
+@tap.test("statistics show what has just come and gone, by topic, queue, group and broker")
+def _():
+    with connect() as client:
+        make_topic(client, "Counted")
+        make_group(client, "cg")
+        all_before = stat(client, "BROKER_PUT_NUMS", "C1")["statsDay"]["sum"]
+        for i in range(7):
+            send(client, "Counted", b"x" * 100, queue=i % 2)
+        messages = r.messages(pull(client, "Counted", "cg").body)
+        tap.equal(len(messages), 4, "pulled")
+        for span in ("statsMinute", "statsHour", "statsDay"):
+            tap.equal(stat(client, "TOPIC_PUT_NUMS", "Counted")[span]["sum"], 7, span)
+            tap.equal(stat(client, "GROUP_GET_NUMS", "Counted@cg")[span]["sum"], 4, span)
+        tap.equal(stat(client, "QUEUE_PUT_NUMS", "Counted@1")["statsMinute"]["sum"], 3, "of a queue")
+        tap.equal(stat(client, "BROKER_PUT_NUMS", "C1")["statsDay"]["sum"], all_before + 7, "of the broker")
+        size = stat(client, "GROUP_GET_SIZE", "Counted@cg")["statsMinute"]
+        tap.equal((size["sum"], size["avgpt"]), (sum(m.size for m in messages), size["sum"]), "bytes in one pull")
+        tap.check(client.request(TOPIC_STATS, {"topic": "Counted"}).json()["topicPutTps"] > 0, "topicPutTps")
+        commit(client, "cg", "Counted", 4)
+        tap.check(client.request(CONSUME_STATS, {"consumerGroup": "cg"}).json()["consumeTps"] > 0, "consumeTps")
+        refused(client.request(VIEW_STATS, {"statsName": "TOPIC_PUT_NUMS", "statsKey": LONG}), "nothing counted", r.SYSTEM_ERROR)
+        refused(client.request(VIEW_STATS, {"statsName": LONG, "statsKey": "Counted"}), "no such name", r.SYSTEM_ERROR)
+
+
+@tap.test("a day later the statistics of the day are empty, and the totals are not")
+def _():
+    with connect() as client:
+        before = client.request(GET_RUNTIME).json()["table"]
+        tap.check(float(before["putLatency99"]) > 0 and float(before["getLatency99"]) > 0, "latencies %s" % before)
+
+        def minute_is_over():  # what is noted every ten seconds shows that it is
+            client.request(ADVANCE_CLOCK, {"advanceMillis": 10000})
+            return stat(client, "TOPIC_PUT_NUMS", "Counted")["statsMinute"]["sum"] == 0
+        process.wait_until(minute_is_over, 30, "an empty minute")
+        tap.equal(stat(client, "TOPIC_PUT_NUMS", "Counted")["statsDay"]["sum"], 7, "of the day")
+        client.request(ADVANCE_CLOCK, {"advanceMillis": 26 * 3600 * 1000})
+        tap.equal(stat(client, "TOPIC_PUT_NUMS", "Counted")["statsDay"]["sum"], 0, "of the day")
+        after = client.request(GET_RUNTIME).json()["table"]
+        tap.equal(after["putMessageTimesTotal"], before["putMessageTimesTotal"], "total")
+        client.request(DELETE_TOPIC, {"topic": "Counted"})
+        refused(client.request(VIEW_STATS, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Counted"}), "a deleted topic",
+                r.SYSTEM_ERROR)
 
 
 tap.main()

@@ -163,7 +163,9 @@ void admin_topic_stats(struct door *door, struct request *rq)
     struct queue_stat *stats;
     size_t n;
     struct fault why = {0};
-    enum err err = broker_topic_stats(door->broker, f.topic, rq->arena, &stats, &n, &why);
+    double per_second;
+    enum err err =
+        broker_topic_stats(door->broker, f.topic, rq->arena, &stats, &n, &per_second, &why);
     if (err) {
         answer_fate(rq, err, &why);
         return;
@@ -183,7 +185,7 @@ void admin_topic_stats(struct door *door, struct request *rq)
     }
     json_close(&w);
     json_key(&w, "topicPutTps");
-    json_put_real(&w, 0);
+    json_put_real(&w, per_second);
     json_close(&w);
     answer_buf(rq, &body);
 }
@@ -243,14 +245,15 @@ void admin_consume_stats(struct door *door, struct request *rq)
     }
     struct consume_stat *stats;
     size_t n;
+    double per_second;
     enum err err = broker_consume_stats(door->broker, f.group, topics, n_topics, f.topics.len > 0,
-                                        rq->arena, &stats, &n);
+                                        rq->arena, &stats, &n, &per_second);
     if (err) {
         answer_fate(rq, err, NULL);
         return;
     }
     struct buf body = buf_upto(BODY_MAX);
-    consume_stats_write(door, &(struct json_out){.buf = &body}, stats, n, 0);
+    consume_stats_write(door, &(struct json_out){.buf = &body}, stats, n, per_second);
     answer_buf(rq, &body);
 }
 

@@ -227,7 +227,7 @@ handler admin_topic_set, admin_topic_delete, admin_topic_get, admin_topics, admi
     admin_topic_groups, admin_group_set, admin_group_delete, admin_group_get, admin_groups,
     admin_consume_stats, admin_reset, admin_clone;
 handler survey_group_topics, survey_subscription, survey_time_span, survey_system_topics,
-    survey_producers, survey_consume_stats;
+    survey_producers, survey_consume_stats, survey_stat;
 handler crowd_consumers, crowd_producers, crowd_running_info, crowd_consume_directly;
 handler runtime_info, runtime_config, runtime_delete_expired, runtime_clean_queues,
     runtime_clean_topics;

@@ -5,13 +5,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define PAIRS_MAX 64
+#define PAIRS_MAX 96
 #define TEXT_MAX  64
+#define NAME_LONG 32
 
 struct table {
     size_t n;
     struct kv pairs[PAIRS_MAX];
     char texts[PAIRS_MAX][TEXT_MAX];
+    char names[PAIRS_MAX][NAME_LONG]; /* of keys that are put together */
 };
 
 static void add(struct table *t, const char *key, const char *format, ...) printf_like(3, 4);
@@ -47,15 +49,45 @@ static void add_absent(struct table *t)
         "timerReadBehind",
         "timerOffsetBehind",
         "timerCongestNum",
-        "msgPutTotalYesterdayMorning",
-        "msgPutTotalTodayMorning",
-        "msgGetTotalYesterdayMorning",
-        "msgGetTotalTodayMorning",
     };
     for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++)
         add(t, zeros[i], "0");
     add(t, "timerEnqueueTps", "0.0");
     add(t, "timerDequeueTps", "0.0");
+}
+
+/* The keys are those of Apache's StoreStatsService where it has them. */
+static void add_counts(struct table *t, const struct broker_numbers *now)
+{
+    add_rates(t, "putTps", now->put_rates);
+    add_rates(t, "getTransferredTps", now->got_rates);
+    add_rates(t, "getTransferedTps", now->got_rates); /* as it was spelled once */
+    add(t, "putMessageTimesTotal", "%" PRIu64, now->put);
+    add(t, "putMessageSizeTotal", "%" PRIu64, now->put_size);
+    add(t, "putMessageAverageSize", "%.1f",
+        now->put ? (double)now->put_size / (double)now->put : 0.0);
+    add(t, "getMessageTransferredMsgCount", "%" PRIu64, now->got);
+    add(t, "getMessageSizeTotal", "%" PRIu64, now->got_size);
+    add(t, "msgPutTotalTodayNow", "%" PRIu64, now->put);
+    add(t, "msgGetTotalTodayNow", "%" PRIu64, now->got);
+    add(t, "msgPutTotalTodayMorning", "%" PRIu64, now->put_mornings[0]);
+    add(t, "msgPutTotalYesterdayMorning", "%" PRIu64, now->put_mornings[1]);
+    add(t, "msgGetTotalTodayMorning", "%" PRIu64, now->got_mornings[0]);
+    add(t, "msgGetTotalYesterdayMorning", "%" PRIu64, now->got_mornings[1]);
+}
+
+/* In ms, as Apache has them: the end of the bucket, so not more than twice what it was. */
+static void add_latency(struct table *t, const char *name, const struct latency *latency)
+{
+    static const struct {
+        const char *suffix;
+        double part;
+    } parts[] = {{"50", 0.5}, {"99", 0.99}, {"999", 0.999}, {"Max", 1}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        add(t, "", "%.3f", (double)latency_quantile_us(latency, parts[i].part) / 1000);
+        (void)snprintf(t->names[t->n - 1], NAME_LONG, "%s%s", name, parts[i].suffix);
+        t->pairs[t->n - 1].key = bytes_str(t->names[t->n - 1]);
+    }
 }
 
 void runtime_info(struct door *door, struct request *rq)
@@ -72,12 +104,9 @@ void runtime_info(struct door *door, struct request *rq)
     add(t, "brokerActive", "true");
     add(t, "bootTimestamp", "%" PRId64, now.boot_ms);
     add(t, "runtime", "%" PRId64 " seconds", now.up_ms / 1000);
-    add_rates(t, "putTps", now.put_rates);
-    add_rates(t, "getTransferredTps", now.got_rates);
-    add_rates(t, "getTransferedTps", now.got_rates); /* as it was spelled once */
-    add(t, "putMessageTimesTotal", "%" PRIu64, now.put);
-    add(t, "msgPutTotalTodayNow", "%" PRIu64, now.put);
-    add(t, "msgGetTotalTodayNow", "%" PRIu64, now.got);
+    add_counts(t, &now);
+    add_latency(t, "putLatency", &now.sends);
+    add_latency(t, "getLatency", &now.pulls);
     add(t, "commitLogMinOffset", "%" PRIu64, now.log_first);
     add(t, "commitLogMaxOffset", "%" PRIu64, now.log_end);
     add(t, "earliestMessageTimeStamp", "%" PRId64, now.earliest_ms);

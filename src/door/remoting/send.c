@@ -238,6 +238,11 @@ static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i
     return a;
 }
 
+static void sends_took(struct door *door, uint64_t since_ns, size_t n)
+{
+    broker_sends_took(door->broker, clock_ns(door->options.clock) - since_ns, (uint32_t)n);
+}
+
 /* Back on the home loop: the position has passed, or never will. */
 static void wait_over(struct post *post)
 {
@@ -247,6 +252,7 @@ static void wait_over(struct post *post)
     if (w->err)
         log_limited(w->door->log, &w->door->not_stored, LOG_ERROR,
                     "messages not confirmed count=%zu reason=\"%s\"", w->n, err_text(w->err));
+    sends_took(w->door, w->since_ns, w->n);
     for (size_t i = 0; i < w->n; i++) {
         struct send_answer *a = &w->answers[i];
         if (w->err && a->code == RES_SUCCESS) {
@@ -269,7 +275,8 @@ static void wait_done(struct store_wait *wait, enum err err)
 
 /* Copies the answers that have to wait; NULL: no memory. */
 static struct send_wait *wait_make(struct door *door, struct seat *seat,
-                                   const struct send_answer *answers, size_t n, uint64_t position)
+                                   const struct send_answer *answers, size_t n, uint64_t position,
+                                   uint64_t since_ns)
 {
     size_t texts = 0;
     for (size_t i = 0; i < n; i++)
@@ -282,7 +289,7 @@ static struct send_wait *wait_make(struct door *door, struct seat *seat,
     w->door = door;
     w->home = seat->loop;
     w->n = n;
-    w->since_ns = clock_ns(door->options.clock);
+    w->since_ns = since_ns;
     list_add_tail(&seat->sends->waiting, &w->by_age);
     atomic_fetch_add_explicit(&door->sends_waiting, n, memory_order_relaxed);
     uint8_t *room = (uint8_t *)&w->answers[n];
@@ -299,13 +306,14 @@ static struct send_wait *wait_make(struct door *door, struct seat *seat,
 
 /* Answers that must not be given before the log is confirmed up to `position`. */
 static void give_when_confirmed(struct door *door, struct seat *seat,
-                                const struct send_answer *answers, size_t n, uint64_t position)
+                                const struct send_answer *answers, size_t n, uint64_t position,
+                                uint64_t since_ns)
 {
     if (n == 0)
         return;
     struct send_wait *w = NULL;
     if (store_confirmed(door->options.store) < position) {
-        w = wait_make(door, seat, answers, n, position);
+        w = wait_make(door, seat, answers, n, position, since_ns);
         if (!w) { /* stored, but we cannot wait for it: the producer must not take it for safe */
             for (size_t i = 0; i < n; i++) {
                 struct send_answer a = answers[i];
@@ -322,6 +330,7 @@ static void give_when_confirmed(struct door *door, struct seat *seat,
     }
     for (size_t i = 0; i < n; i++)
         give(door, &answers[i]);
+    sends_took(door, since_ns, n);
 }
 
 void sends_flush(struct door *door, struct seat *seat)
@@ -330,7 +339,7 @@ void sends_flush(struct door *door, struct seat *seat)
     if (!sends || sends->n == 0)
         return;
     size_t n = sends->n;
-    uint64_t end = 0;
+    uint64_t end = 0, since_ns = clock_ns(door->options.clock);
     broker_produce(door->broker, sends->desk, sends->requests, n, &end);
 
     struct send_answer waiting[SENDS_MAX];
@@ -342,7 +351,7 @@ void sends_flush(struct door *door, struct seat *seat)
         else
             give(door, &a);
     }
-    give_when_confirmed(door, seat, waiting, n_waiting, end);
+    give_when_confirmed(door, seat, waiting, n_waiting, end, since_ns);
     sends->n = 0;
     seat->undispatched |= end > 0; /* whoever waits for these is woken when the turn ends */
 }

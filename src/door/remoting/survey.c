@@ -157,13 +157,14 @@ static enum err group_topic_write(struct door *door, struct request *rq, struct 
 {
     struct consume_stat *stats;
     size_t n;
+    double per_second;
     enum err err = broker_consume_stats(door->broker, pair->group, &pair->topic, 1, false,
-                                        rq->arena, &stats, &n);
+                                        rq->arena, &stats, &n, &per_second);
     if (err || n == 0)
         return err;
     for (size_t i = 0; i < n; i++)
         *behind += stats[i].max - stats[i].offset;
-    consume_stats_write(door, w, stats, n, 0);
+    consume_stats_write(door, w, stats, n, per_second);
     return OK;
 }
 
@@ -208,4 +209,39 @@ void survey_consume_stats(struct door *door, struct request *rq)
     }
     buf_clear(&body);
     answer_fate(rq, err, NULL);
+}
+
+/* ---- VIEW_BROKER_STATS_DATA ---- */
+
+static void window_write(struct json_out *w, const char *key, const struct stat_window *window)
+{
+    json_key(w, key);
+    json_open(w);
+    json_key(w, "avgpt");
+    json_put_real(w, window->average);
+    json_int_member(w, "sum", (int64_t)window->sum);
+    json_key(w, "tps");
+    json_put_real(w, window->per_second);
+    json_close(w);
+}
+
+void survey_stat(struct door *door, struct request *rq)
+{
+    struct stats_fields f = {0};
+    if (!request_fields(rq, &stats_table, &f))
+        return;
+    struct stat_windows windows;
+    struct fault why = {0};
+    if (broker_stat(door->broker, f.name, f.key, &windows, &why)) {
+        answer(rq, RES_SYSTEM_ERROR, why.text);
+        return;
+    }
+    struct buf body = buf_upto(BODY_MAX);
+    struct json_out w = {.buf = &body};
+    json_open(&w);
+    window_write(&w, "statsDay", &windows.day);
+    window_write(&w, "statsHour", &windows.hour);
+    window_write(&w, "statsMinute", &windows.minute);
+    json_close(&w);
+    answer_buf(rq, &body);
 }

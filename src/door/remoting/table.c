@@ -66,6 +66,7 @@ static const struct row rows[] = {
     {REQ_GET_HAS_UNIT_SUB_TOPIC_LIST, SIDE_NAMES, route_topics_unit_sub},
     {REQ_GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, SIDE_NAMES, route_topics_unit_sub_only},
     {REQ_CLONE_GROUP_OFFSET, SIDE_BROKER, admin_clone},
+    {REQ_VIEW_BROKER_STATS_DATA, SIDE_BROKER, survey_stat},
     {REQ_CLEAN_UNUSED_TOPIC, SIDE_BROKER, runtime_clean_topics},
     {REQ_GET_BROKER_CONSUME_STATS, SIDE_BROKER, survey_consume_stats},
     {REQ_SEND_BATCH_MESSAGE, SIDE_BROKER, send_message_v2},
