@@ -10,6 +10,7 @@
  *     offsets   how far each group has come in each queue
  *     holds     readers that wait for a message to arrive
  *     delays    messages that wait for their time; retries and dead letters
+ *     txn       messages that wait for their producer's decision
  *     tables    the four JSON files under config/, as Apache has them
  *
  * Room: core (1), one for all of the above.
@@ -28,7 +29,9 @@
 #include "store/store.h"
 
 struct broker;
+struct half;
 struct offsets_reset;
+struct txn_check;
 
 /* What a service must tell the outside. Called with no key held, on any thread. */
 struct broker_out {
@@ -45,6 +48,8 @@ struct broker_out {
     /* An operator wants a group to go on elsewhere; `session` is one of its members, which shall
      * see to it. */
     void (*offsets_reset)(struct counted *session, const struct offsets_reset *reset);
+    /* A producer is to say what became of a transaction. False: it cannot be told just now. */
+    bool (*txn_check)(struct counted *session, const struct txn_check *check);
     void *user;
 };
 
@@ -70,6 +75,13 @@ struct broker_options {
     uint64_t recent_bytes;
     uint64_t client_expire_ms; /* 120 s */
     uint32_t max_holds, max_topics, max_groups, max_clients;
+    /* Transactions. */
+    bool txn_reject;         /* rejectTransactionMessage */
+    int64_t txn_timeout_ms;  /* no producer is asked before: 6 s */
+    int64_t txn_interval_ms; /* how often they are: 30 s */
+    int32_t txn_check_max;   /* 15 */
+    int64_t reserved_ms;     /* fileReservedTime: nothing stays open for longer */
+    uint32_t max_halves;     /* open at once */
 };
 
 must_check enum err broker_open(const struct broker_options *options, struct broker **out,
@@ -98,14 +110,14 @@ struct produce {
      *     ERR_DENIED        a permission, or a topic that clients may not send to
      *     ERR_MALFORMED     the message itself
      *     ERR_TOO_BIG       its size
-     *     ERR_UNSUPPORTED   a timed or transactional message
+     *     ERR_UNSUPPORTED   a timed message
      *     ERR_BUSY          a limit of ours
      *
      * ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_NO_MEMORY, or what store_append said. */
     enum err err;
     struct fault why;        /* the sentence, when refused */
-    int32_t stored_queue_id; /* of a delayed message: where it will arrive */
-    int64_t queue_offset;    /* of the first message; of a delayed one, where it waits */
+    int32_t stored_queue_id; /* of a delayed message or a half: where it will arrive */
+    int64_t queue_offset;    /* of the first message; of those two, where it waits */
     uint32_t first, count;   /* its messages in desk->stored */
     bool wait;               /* the producer wants to wait for `confirmed` */
     char uniq_key[65];       /* transactionId of the answer */
@@ -113,7 +125,10 @@ struct produce {
     /* The desk's notes. */
     int32_t delay_level;
     bool delay_given;
-    size_t gap; /* room behind the properties, for what is known only later */
+    bool is_half;        /* a transaction begins with it … */
+    uint32_t immunity_s; /* … that nobody is asked for so soon … */
+    struct half *half;   /* … and this is its entry, while it is being stored */
+    size_t gap;          /* room behind the properties, for what is known only later */
 };
 
 /* A loop's own place to prepare messages: buffers that are used again and again. */
@@ -145,6 +160,38 @@ struct send_back {
 must_check enum err broker_send_back(struct broker *broker, struct desk *desk,
                                      const struct send_back *back, uint64_t *end,
                                      struct fault *why);
+
+/* ---- transactions ---- */
+
+/* What a producer says of one of its transactions; the fate of saying it, afterwards. */
+struct txn_end {
+    struct bytes group;
+    struct bytes msg_id, transaction_id; /* either may be empty */
+    int64_t position, offset;            /* of the half, as the send was answered */
+    bool commits;                        /* else it is rolled back */
+    bool checked;                        /* the broker had asked */
+
+    /* OK: so it is, now or already. ERR_NOT_FOUND (no half is there), ERR_INVALID (another group's,
+     * another message, or it has ended otherwise), ERR_STALE (too late, as its producer had wanted
+     * it), ERR_BUSY (try again), or what the log said. */
+    enum err err;
+    struct fault why;
+};
+/* `*end` is the position that must be confirmed before any of them may be called ended; 0: none. */
+void broker_txn_end(struct broker *broker, struct desk *desk, struct txn_end *ends, size_t n,
+                    uint64_t *end);
+
+/* A question to a producer. */
+struct txn_check {
+    const struct record *message; /* the half, with the topic and queue it is for */
+    struct bytes group, unique_key;
+};
+
+/* An operator wants a transaction to be asked for again, which was given up: its record in
+ * TRANS_CHECK_MAX_TIME_TOPIC, or a half that is open. ERR_NOT_FOUND, ERR_INVALID (it has ended),
+ * ERR_BUSY, ERR_NO_MEMORY, or what the log said. */
+must_check enum err broker_txn_resume(struct broker *broker, struct desk *desk, int64_t position,
+                                      uint64_t *end, struct fault *why);
 
 /* ---- consuming ---- */
 
@@ -474,6 +521,10 @@ struct broker_numbers {
     double disk_used;    /* 0 to 1 */
     size_t topics, groups, clients, holds;
     uint64_t differing; /* how often members of a group subscribed differently */
+
+    /* Transactions: open now; since the start. */
+    size_t txn_open;
+    uint64_t txn_committed, txn_rolled_back, txn_checks, txn_given_up;
 };
 void broker_numbers(struct broker *broker, struct broker_numbers *out);
 
@@ -513,5 +564,7 @@ struct service_turn {
 };
 /* Delivers delayed messages that are due. One caller at a time. */
 void broker_delay_turn(struct broker *broker, struct service_turn *out);
+/* Asks producers what became of their transactions. One caller at a time. */
+void broker_txn_turn(struct broker *broker, struct service_turn *out);
 
 #endif

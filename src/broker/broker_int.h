@@ -196,6 +196,7 @@ struct broker {
     uint32_t n_holds;
     int64_t delay_saved[DELAY_LEVELS]; /* by level; -1: not in the table */
     struct delay *delay;               /* delay.c; but for opening, broker_delay_turn's own */
+    struct txn *txn;                   /* txn.c */
     struct map lock_groups;            /* group → struct lock_group */
     struct list locks_by_time;
     uint32_t n_locks;
@@ -370,6 +371,16 @@ must_check enum err delay_open(struct broker *b);
 void delay_settle(struct broker *b);
 bool delay_unsettled(const struct broker *b);
 void delay_free(struct delay *delay);
+
+/* ---- txn.c ---- */
+
+/* Room: core, when the tables have been loaded. */
+must_check enum err txn_open(struct broker *b);
+bool txn_unsettled(const struct broker *b);
+/* As delay_settle. */
+void txn_settle_last(struct broker *b);
+void txn_free(struct txn *txn);
+void txn_numbers(const struct txn *txn, struct broker_numbers *out); /* room: core */
 
 /* ---- save.c, room: core ---- */
 

@@ -37,8 +37,10 @@ enum err broker_close(struct broker *b, struct fault *why)
 {
     /* The copies must be on the disk before the table may count them; if they cannot be brought
      * there, it says what is safe. */
-    if (delay_unsettled(b) && store_flush_all(b->store, NULL) == OK)
+    if ((delay_unsettled(b) || txn_unsettled(b)) && store_flush_all(b->store, NULL) == OK) {
         delay_settle(b);
+        txn_settle_last(b);
+    }
     enum err err = broker_save_turn(b, why);
     broker_free(b);
     return err;
@@ -123,6 +125,8 @@ static enum err core_fill(struct broker *b, struct fault *why)
         err = groups_add_system(b);
     if (!err)
         err = delay_open(b);
+    if (!err)
+        err = txn_open(b);
     room_leave(&b->room);
     return err;
 }
@@ -144,6 +148,7 @@ static void broker_free(struct broker *b)
     for (i = 0; (each = map_next(&b->waiting, &i));)
         free(each);
     delay_free(b->delay);
+    txn_free(b->txn);
     map_clear(&b->topics);
     map_clear(&b->groups);
     map_clear(&b->progress);

@@ -44,9 +44,6 @@
 #define PAUSE_LEAST_MS  100
 #define PAUSE_MOST_MS   1000
 #define VERSION_UPDATES 200 /* the data version rises with so many, as Apache's does */
-#define HALF_TOPIC                                                                                 \
-    BYTES("RMQ_SYS_TRANS_HALF_TOPIC") /* nothing is delivered there, as by Apache                  \
-                                       */
 
 struct delay_level {
     int32_t number;
@@ -262,7 +259,7 @@ static enum fate record_revive(struct broker *b, const struct delay_level *level
         !props_get(record->props, PROP_REAL_QID, &queue_text) ||
         !bytes_to_i32(queue_text, &queue_id) || queue_id < 0 || queue_id >= QUEUES_MAX ||
         bytes_equal(topic, SCHEDULE_TOPIC) || bytes_equal(topic, HALF_TOPIC))
-        return FATE_SKIP;
+        return FATE_SKIP; /* nothing is delivered there, as by Apache */
     if (record->body.len > b->set.max_message_size) {
         batch->stuck =
             fault_set(&batch->why, ERR_TOO_BIG,

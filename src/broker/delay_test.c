@@ -1,9 +1,7 @@
 /* Delay levels: when messages come, what they look like, and that none is lost on the way. */
+#include "broker/crash_test.h"
 #include "broker/disk_test.h"
 #include "broker/later_test.h"
-#include "store/vfs_fault.h"
-
-#include <limits.h>
 
 #define SCHEDULE "SCHEDULE_TOPIC_XXXX"
 
@@ -372,38 +370,6 @@ static void offsets_are_brought_into_the_bounds(void **state)
 
 /* ---- crashes ---- */
 
-/* The same rig on a disk that can be made to fail. */
-static struct vfs_fault *fault_under(struct rig *rig, uint64_t seed)
-{
-    struct vfs_fault *fault = vfs_fault_new(rig->vfs, seed);
-    rig_stop(rig);
-    rig->options.vfs = rig->store_vfs = &fault->vfs;
-    struct fault why = {0};
-    assert_int_equal(rig_start(rig, &why), OK);
-    return fault;
-}
-
-/* From here on nothing reaches the disk, as if the process had ended here. */
-static void fault_crash(struct rig *rig, struct vfs_fault *fault)
-{
-    vfs_fault_plan(fault, 1, ULONG_MAX, ERR_IO);
-    desk_close(rig->desk);
-    enum err err = broker_close(rig->broker, NULL);
-    (void)err;
-    err = store_close(rig->store, NULL);
-    (void)err;
-    vfs_fault_plan(fault, 0, 0, OK);
-}
-
-static void fault_over(struct rig *rig, struct vfs_fault *fault)
-{
-    rig_stop(rig);
-    rig->broker = NULL;
-    rig->options.vfs = rig->vfs;
-    rig->store_vfs = NULL;
-    vfs_fault_free(fault);
-}
-
 /* The process ends between deliveries and the save of the table. With an index nobody gets a
  * message twice; without, nobody misses one. */
 static void a_crash_loses_nothing_and_repeats_nothing_that_can_be_found(void **state)
@@ -531,13 +497,7 @@ static void a_power_loss_loses_nothing_that_was_flushed(void **state)
                 fail_msg("seed %llu: message %d never came", (unsigned long long)seed, i);
         }
         fault_over(rig, p.fault);
-        (void)nftw(rig->folder, rig_remove, 16, FTW_DEPTH | FTW_PHYS);
-        assert_int_equal(mkdir(rig->folder, 0700), 0);
-        rig->vfs->calls->dispose(rig->vfs);
-        struct fault why = {0};
-        assert_int_equal(vfs_posix_open(rig->folder, &rig->vfs, &why), OK);
-        rig->options.vfs = rig->vfs;
-        assert_int_equal(rig_start(rig, &why), OK);
+        rig_anew(rig);
     }
     assert_true(promised > 100);
 }

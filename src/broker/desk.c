@@ -16,7 +16,7 @@
 #define KEEP_MESSAGES  8192 /* a desk that had to hold more shrinks again */
 #define KEEP_TEXT      (8u << 20)
 #define UNIQ_TEXT_MAX  (sizeof "UNIQ_KEY" + ID_TEXT_MAX)
-#define GAP_TEXT       128 /* names and numbers of what gap_of is about, without texts */
+#define GAP_TEXT       224 /* names and numbers of what gap_of is about, without texts */
 
 enum err desk_open(struct broker *b, struct desk **out)
 {
@@ -110,7 +110,7 @@ static bool text_reserve(struct desk *desk, size_t n)
 
 bool desk_clear(struct desk *desk, size_t messages, size_t text)
 {
-    desk->n = 0;
+    desk->n = desk->n_halves = 0;
     if (!messages_reserve(desk, messages) || !text_reserve(desk, text))
         return false;
     desk->w = wr_over(desk->text, desk->text_cap);
@@ -153,6 +153,11 @@ static enum prop_kind prop_kind(struct bytes name)
         KNOWN("POP_CK", KIND_OURS),
         KNOWN("DELAY", KIND_DELAY),
         KNOWN("TRAN_MSG", KIND_HALF),
+        KNOWN("PGROUP", KIND_GROUP),
+        KNOWN("CHECK_IMMUNITY_TIME_IN_SECONDS", KIND_IMMUNITY),
+        KNOWN("__transactionId__", KIND_TXN),
+        KNOWN("TRANSACTION_CHECK_TIMES", KIND_TXN),
+        KNOWN("TRAN_PREPARED_QUEUE_OFFSET", KIND_TXN),
         KNOWN("TIMER_DELAY_SEC", KIND_TIMER),
         KNOWN("TIMER_DELAY_MS", KIND_TIMER),
         KNOWN("TIMER_DELIVER_MS", KIND_TIMER),
@@ -169,10 +174,11 @@ static enum prop_kind prop_kind(struct bytes name)
 }
 
 struct asks {
-    struct bytes uniq_key, wait, delay, half;
+    struct bytes uniq_key, wait, delay, half, group, immunity;
     uint32_t kinds; /* that are there, a bit each */
     size_t size;    /* of all that can be read, each with its end */
     int32_t level;  /* what `delay` says */
+    bool is_half;   /* what `half` says */
 };
 
 static bool is_true(struct bytes value) /* as Java's Boolean.parseBoolean */
@@ -196,6 +202,10 @@ static void props_scan(struct bytes props, struct asks *asks)
             asks->delay = p.value;
         else if (kind == KIND_HALF)
             asks->half = p.value;
+        else if (kind == KIND_GROUP)
+            asks->group = p.value;
+        else if (kind == KIND_IMMUNITY)
+            asks->immunity = p.value;
     }
 }
 
@@ -220,19 +230,48 @@ static void props_copy(struct wr *w, struct bytes props, const struct asks *asks
         wr_u8(w, '\2'); /* 4.9 clients leave the last one out */
 }
 
+/* Apache loses a half message with a delay: it becomes a delayed one for the topic of halves. One
+ * of a batch it delivers at once. */
+static enum err half_refuse(const struct broker *b, const struct asks *asks,
+                            const struct produce *r, struct fault *why)
+{
+    if (!asks->is_half && (r->sys_flag & SYS_TX_MASK))
+        return fault_set(why, ERR_MALFORMED,
+                         "sysFlag says that the message is transactional, TRAN_MSG does not");
+    if (!asks->is_half)
+        return OK;
+    if (b->set.txn_reject)
+        return fault_set(why, ERR_DENIED, "the broker[%s] sending transaction message is forbidden",
+                         b->set.name);
+    if (r->batch)
+        return fault_set(why, ERR_MALFORMED, "a message of a batch cannot be transactional");
+    if (asks->level > 0 || asks->kinds & 1u << KIND_TIMER)
+        return fault_set(why, ERR_MALFORMED, "a transactional message cannot be delayed");
+    if (asks->group.len == 0)
+        return fault_set(why, ERR_MALFORMED,
+                         "a transactional message without a producer group (PGROUP)");
+    if (asks->uniq_key.len >= sizeof r->uniq_key)
+        return fault_set(why, ERR_MALFORMED, "a UNIQ_KEY of %zu bytes, more than %zu",
+                         asks->uniq_key.len, sizeof r->uniq_key - 1);
+    return OK;
+}
+
 /* A message that is to come only if something else happens, or at a time for which there is no
  * service yet, must not be delivered at once. */
-static enum err asks_refuse(struct asks *asks, const struct produce *r, struct fault *why)
+static enum err asks_refuse(const struct broker *b, struct asks *asks, const struct produce *r,
+                            struct fault *why)
 {
     if (asks->delay.len > 0 && !bytes_to_i32(asks->delay, &asks->level))
         return fault_set(why, ERR_MALFORMED, "the property DELAY is not a number");
+    /* Clients before 4.6.1 leave TRAN_MSG in what they give back. */
+    bool given_back = r->reconsume_times > 0 && asks->level > 0;
+    asks->is_half = is_true(asks->half) && !given_back;
+    enum err err = given_back ? OK : half_refuse(b, asks, r, why);
+    if (err)
+        return err;
     if (r->batch && asks->level > 0) /* Apache's client refuses it, its broker forgets the delay */
         return fault_set(why, ERR_MALFORMED, "a message of a batch cannot be delayed (DELAY=%d)",
                          asks->level);
-    /* Clients before 4.6.1 leave TRAN_MSG in what they give back. */
-    bool given_back = r->reconsume_times > 0 && asks->level > 0;
-    if ((is_true(asks->half) && !given_back) || (r->sys_flag & SYS_TX_MASK))
-        return fault_set(why, ERR_UNSUPPORTED, "transactional messages are not supported yet");
     bool timer = asks->kinds & 1u << KIND_TIMER, timed = asks->kinds & 1u << KIND_TIMED;
     if (timer && !timed && asks->level <= 0)
         return fault_set(why, ERR_UNSUPPORTED, "timed messages (TIMER_…) are not supported yet");
@@ -259,7 +298,17 @@ static uint32_t drops(const struct asks *asks, bool open_end)
         drop |= 1u << KIND_DELAY;
     if (asks->level > 0)
         drop |= 1u << KIND_REAL | 1u << KIND_TIMER;
+    if (asks->is_half)
+        drop |= 1u << KIND_REAL | 1u << KIND_TXN;
     return drop;
+}
+
+static uint32_t immunity_of(const struct asks *asks)
+{
+    int64_t seconds;
+    if (asks->immunity.len == 0 || !bytes_to_i64(asks->immunity, &seconds) || seconds < 0)
+        return 0;
+    return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
 }
 
 struct wr desk_props(struct desk *desk, const struct produce *r)
@@ -276,10 +325,11 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
     struct broker *b = desk->broker;
     struct wr props = wr_over(desk->w.at, wr_room(&desk->w));
     props_scan(item->props, asks);
-    enum err err = asks_refuse(asks, r, &r->why);
+    enum err err = asks_refuse(desk->broker, asks, r, &r->why);
     if (err)
         return err;
-    bool open_end = !r->batch && (asks->level > 0 || bytes_start(r->topic, RETRY_PREFIX));
+    bool open_end =
+        !r->batch && (asks->level > 0 || asks->is_half || bytes_start(r->topic, RETRY_PREFIX));
     props_copy(&props, item->props, asks, drops(asks, open_end));
     char made[ID_TEXT_MAX];
     if (asks->uniq_key.len == 0) {
@@ -296,6 +346,8 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
     r->gap = open_end ? gap_of(r) : 0;
     r->delay_level = asks->level;
     r->delay_given = asks->delay.len > 0;
+    r->is_half = asks->is_half;
+    r->immunity_s = immunity_of(asks);
     desk->w.at = props.at + r->gap;
     desk->drafts[desk->n++] = (struct draft){
         .topic = r->topic,
@@ -303,7 +355,7 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
         .props = wr_bytes(&props),
         .body_crc = crc32_positive(item->body),
         .flag = item->flag,
-        .sys_flag = r->sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6),
+        .sys_flag = r->sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6 | SYS_TX_MASK),
         .reconsume_times = r->reconsume_times,
         .born_ms = r->born_ms,
         .born_host = r->born_host,
@@ -318,7 +370,7 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
 static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks *asks)
 {
     props_scan(r->props, asks);
-    enum err refused = asks_refuse(asks, r, &r->why);
+    enum err refused = asks_refuse(desk->broker, asks, r, &r->why);
     if (refused)
         return refused;
     struct bytes key = asks->uniq_key, wait = asks->wait;

@@ -292,6 +292,7 @@ static void counts(struct broker *b, struct broker_numbers *out)
     out->clients = b->members.n;
     out->holds = b->n_holds;
     out->differing = s->differing;
+    txn_numbers(b->txn, out);
 }
 
 /* No key held. -1: there is no message. */

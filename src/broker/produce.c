@@ -2,7 +2,8 @@
  *
  *     check      names and sizes, which need nothing but the request      no key
  *     prepare    properties and CRC, at the desk                          no key
- *     place      topic, permission, queue; detours (delay, dead letters)  core
+ *     place      topic, permission, queue; detours (delay, half           core
+ *                messages, dead letters)
  *     store      all that is left, at once                                the log's own
  */
 #include "broker/produce_int.h"
@@ -10,6 +11,7 @@
 static enum err request_check(struct broker *b, struct produce *r, const struct produce *before);
 static enum err request_place(struct desk *desk, struct produce *r, struct after *after);
 static void requests_store(struct desk *desk, struct produce *requests, size_t n, uint64_t *end);
+static void halves_arrived(struct desk *desk, struct produce *requests, size_t n);
 
 void broker_produce(struct broker *b, struct desk *desk, struct produce *requests, size_t n,
                     uint64_t *end)
@@ -39,6 +41,8 @@ void broker_produce(struct broker *b, struct desk *desk, struct produce *request
     desk->n = kept;
     if (kept > 0)
         requests_store(desk, requests, n, end);
+    if (desk->n_halves > 0)
+        halves_arrived(desk, requests, n);
 }
 
 /* ---- what the request alone shows ---- */
@@ -125,6 +129,9 @@ static enum err request_divert(struct desk *desk, struct produce *r, bool dead, 
         props_add(&props, PROP_DELAY, BYTES("-1"));
         err = dead_divert(b, bytes_from(r->topic, RETRY_PREFIX.len), draft, &props, after, &r->why);
         r->stored_queue_id = draft->queue_id;
+    } else if (r->is_half) {
+        err = txn_divert(b, r, draft, &props);
+        desk->n_halves += !err;
     } else if (r->delay_level > 0) {
         delay_divert(b, draft, r->delay_level, &props);
     } else if (r->delay_given) {
@@ -133,6 +140,19 @@ static enum err request_divert(struct desk *desk, struct produce *r, bool dead, 
     if (!err && !draft->queue)
         err = fault_set(&r->why, ERR_NO_MEMORY, "no memory for a queue");
     return err ? err : draft_props(draft, &props, &r->why);
+}
+
+/* The entries of half messages learn their places, or are let go. */
+static void halves_arrived(struct desk *desk, struct produce *requests, size_t n)
+{
+    struct broker *b = desk->broker;
+    room_enter(&b->room);
+    for (size_t i = 0; i < n; i++) {
+        struct produce *r = &requests[i];
+        if (r->half)
+            txn_arrived(b, r, r->err ? NULL : &desk->stored[r->first]);
+    }
+    room_leave(&b->room);
 }
 
 /* Room: core. */

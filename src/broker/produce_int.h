@@ -12,7 +12,8 @@ struct desk {
     struct draft *drafts;  /* of this turn, n of them */
     struct stored *stored; /* their answers */
     size_t n, cap;
-    uint8_t *text; /* their properties */
+    size_t n_halves; /* among them */
+    uint8_t *text;   /* their properties */
     size_t text_cap;
     struct wr w; /* the free rest of it */
 };
@@ -35,6 +36,9 @@ enum prop_kind {
     KIND_DELAY,
     KIND_REAL, /* where a message goes that is elsewhere for the time being */
     KIND_HALF,
+    KIND_GROUP, /* of producers */
+    KIND_IMMUNITY,
+    KIND_TXN, /* what the broker notes on half messages */
     KIND_TIMER,
     KIND_TIMED, /* its timer is already over */
     KIND_INNER,
@@ -48,6 +52,17 @@ void props_keep(struct wr *w, struct bytes props, uint32_t drop);
  * instead. `props` are its properties and are finished here, but for storing them in it. NULL
  * queue: no memory. */
 void delay_divert(struct broker *b, struct draft *draft, int32_t level, struct wr *props);
+
+/* ---- txn.c, room: core ---- */
+
+#define HALF_TOPIC BYTES("RMQ_SYS_TRANS_HALF_TOPIC")
+
+/* Makes a draft that has its topic and queue a half message instead; r->half is its entry, and the
+ * caller must call txn_arrived. As delay_divert otherwise. ERR_BUSY, ERR_NO_MEMORY. */
+must_check enum err txn_divert(struct broker *b, struct produce *r, struct draft *draft,
+                               struct wr *props);
+/* It is in the log; NULL: it is not. */
+void txn_arrived(struct broker *b, struct produce *r, const struct stored *stored);
 
 /* ---- copy.c ---- */
 

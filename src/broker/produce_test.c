@@ -207,8 +207,8 @@ static void what_cannot_be_stored_is_refused_with_a_reason(void **state)
         {"unwritable", "", -1, 0, ERR_INVALID, "no queue"},
         {"T", "", 4, 0, ERR_INVALID, "queueId[4]"},
         {"T", "", INT32_MAX, 0, ERR_INVALID, "queueId"},
-        {"T", "TRAN_MSG\1true\2", 0, 0, ERR_UNSUPPORTED, "transactional"},
-        {"T", "", 0, SYS_TX_PREPARED, ERR_UNSUPPORTED, "transactional"},
+        {"T", "TRAN_MSG\1true\2", 0, 0, ERR_MALFORMED, "PGROUP"},
+        {"T", "", 0, SYS_TX_PREPARED, ERR_MALFORMED, "TRAN_MSG"},
         {"T", "DELAY\1soon\2", 0, 0, ERR_MALFORMED, "DELAY"},
         {"T",
          "TIMER_DELAY_SEC\1"

@@ -166,6 +166,11 @@ static inline int rig_open(void **state)
         .max_topics = 100,
         .max_groups = 100,
         .max_clients = 100,
+        .txn_timeout_ms = 6000,
+        .txn_interval_ms = 30000,
+        .txn_check_max = 15,
+        .reserved_ms = INT64_C(72) * 3600 * 1000,
+        .max_halves = 1000,
     };
     assert_int_equal(rig_start(rig, &why), OK);
     *state = rig;

@@ -147,6 +147,7 @@ static enum err open_broker(struct house *h, struct fault *why)
         .topics_changed = topics_changed,
         .tables_changed = tables_changed,
         .offsets_reset = door_offsets_reset,
+        .txn_check = door_txn_check,
         .warn = warn,
         .session_expired = door_session_expired,
         .user = h,
@@ -179,6 +180,12 @@ static enum err open_broker(struct house *h, struct fault *why)
         .max_topics = (uint32_t)s->max_topics,
         .max_groups = (uint32_t)s->max_groups,
         .max_clients = (uint32_t)s->max_clients,
+        .txn_reject = s->txn_reject,
+        .txn_timeout_ms = s->txn_timeout_ms,
+        .txn_interval_ms = s->txn_interval_ms,
+        .txn_check_max = (int32_t)s->txn_check_max,
+        .reserved_ms = s->reserved_hours * 3600 * 1000,
+        .max_halves = (uint32_t)s->max_halves,
     };
     err = broker_open(&options, &h->broker, why);
     if (!err)

@@ -158,6 +158,7 @@ struct service {
 };
 static const struct service services[] = {
     {"delayed messages", broker_delay_turn},
+    {"checks of transactions", broker_txn_turn},
 };
 #define SERVICES (sizeof services / sizeof services[0])
 

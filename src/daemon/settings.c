@@ -239,6 +239,16 @@ static const struct conf_option options[] = {
     TEXT("messageDelayLevel", delay_levels,
          "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", check_delay_levels,
          "the delay ladder, level 1 first; retries begin at level 3"),
+    BOOL("rejectTransactionMessage", txn_reject, "false", "refuse transactional messages"),
+    INT("transactionTimeOut", txn_timeout_ms, "6000", 0, 86400000,
+        "a transaction without a decision for so long is asked for, in ms"),
+    INT("transactionCheckInterval", txn_interval_ms, "30000", 10, 86400000,
+        "how often producers are asked for their transactions, in ms"),
+    INT("transactionCheckMax", txn_check_max, "15", 1, 1000000,
+        "… and how many times each, before it is moved to TRANS_CHECK_MAX_TIME_TOPIC"),
+    INT("maxOpenTransactions", max_halves, "1000000", 1, 100000000,
+        "transactions without a decision at most, about 100 bytes of memory each; more are refused "
+        "with SYSTEM_BUSY"),
 
     TEXT("storePathRootDir", data, "data", check_not_empty, "folder of all data (--data)"),
     CHOICE("flushDiskType", flush_type, "ASYNC_FLUSH", flush_types,

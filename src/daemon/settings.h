@@ -31,6 +31,8 @@ struct settings {
     bool long_polling, fast_failure, sql92;
     int64_t max_sends_waiting, max_send_wait_ms;
     char delay_levels[CONF_TEXT_MAX];
+    bool txn_reject;
+    int64_t txn_timeout_ms, txn_interval_ms, txn_check_max, max_halves;
     /* store */
     char data[CONF_TEXT_MAX];
     int flush_type;

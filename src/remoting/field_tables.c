@@ -70,6 +70,34 @@ TABLE(send_back_table);
 
 #undef FIELDS
 
+/* ---- transactions ---- */
+
+#define FIELDS end_fields
+
+static const struct field_rule end_transaction_table_rules[] = {
+    TEXT("producerGroup", MAY,
+         group), /* Apache's broker says that it is wrong, not that it lacks */
+    TEXT("topic", MAY, topic),
+    LONG("tranStateTableOffset", NEED, offset),
+    LONG("commitLogOffset", NEED, position),
+    INT("commitOrRollback", NEED, decision),
+    BOOL("fromTransactionCheck", MAY, checked),
+    TEXT("msgId", MAY, msg_id), /* Apache's broker does without */
+    TEXT("transactionId", MAY, transaction_id),
+};
+TABLE(end_transaction_table);
+
+#undef FIELDS
+#define FIELDS resume_fields
+
+static const struct field_rule resume_check_table_rules[] = {
+    TEXT("topic", MAY, topic),
+    TEXT("msgId", NEED, msg_id),
+};
+TABLE(resume_check_table);
+
+#undef FIELDS
+
 /* ---- pulling ---- */
 
 #define FIELDS pull_fields

@@ -48,6 +48,19 @@ struct send_back_fields { /* 36 */
 };
 extern const struct field_table send_back_table;
 
+struct end_fields { /* 37 */
+    struct bytes group, topic, msg_id, transaction_id;
+    int64_t offset, position; /* of the half message */
+    int32_t decision;
+    bool checked;
+};
+extern const struct field_table end_transaction_table;
+
+struct resume_fields { /* 323 */
+    struct bytes topic, msg_id;
+};
+extern const struct field_table resume_check_table;
+
 struct pull_fields {
     struct bytes group, topic, subscription, expression_type;
     int32_t queue_id, max_count, sys_flag;

@@ -346,6 +346,16 @@ static size_t unit_measure(const struct store *store, const struct draft *drafts
     return count;
 }
 
+bool store_fits(const struct store *store, const struct draft *draft)
+{
+    struct stored out;
+    uint64_t size;
+    struct draft alone = *draft;
+    alone.with_next = false;
+    (void)unit_measure(store, &alone, 1, &out, &size);
+    return size > 0;
+}
+
 static enum err unit_place(struct placing *p, const struct draft *drafts, size_t n, uint64_t size,
                            struct stored *out)
 {

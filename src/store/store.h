@@ -126,6 +126,9 @@ struct stored {
 must_check enum err store_append(struct store *store, const struct draft *drafts, size_t n,
                                  struct stored *out, uint64_t *end);
 
+/* Whether its record is small enough to be appended. */
+bool store_fits(const struct store *store, const struct draft *draft);
+
 uint64_t store_confirmed(struct store *store);
 uint64_t store_flushed(struct store *store); /* what a power loss cannot take any more */
 uint64_t store_first(struct store *store);   /* where the log begins */

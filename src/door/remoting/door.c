@@ -8,6 +8,7 @@ static void seat_close(struct seat *seat)
     if (!seat)
         return;
     sends_close(seat->sends);
+    ends_close(seat->ends);
     desk_close(seat->replies);
     arena_clear(&seat->arena);
     free(seat);

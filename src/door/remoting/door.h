@@ -63,6 +63,8 @@ void *door_context(struct door *door, enum door_side side); /* for listener_star
 void door_group_changed(struct counted *session, struct bytes group);
 /* broker_out.offsets_reset. */
 void door_offsets_reset(struct counted *session, const struct offsets_reset *reset);
+/* broker_out.txn_check. */
+bool door_txn_check(struct counted *session, const struct txn_check *check);
 /* broker_out.session_expired: closes the connection of a client that has gone silent. */
 void door_session_expired(struct counted *session);
 

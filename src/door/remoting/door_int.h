@@ -34,7 +34,7 @@ struct door {
     _Atomic size_t sends_waiting; /* for the disk */
     _Atomic size_t ask_bytes;     /* of questions to clients that wait */
     atomic_bool closing;          /* door_stop was called */
-    struct log_limit bad_input, not_stored, busy;
+    struct log_limit bad_input, not_stored, busy, ends_refused;
 };
 
 /* A connection and what the protocol knows about it. Counted, because services on other threads
@@ -115,6 +115,7 @@ static inline struct bytes keep_text(uint8_t **room, struct bytes text)
 
 /* ---- seats ---- */
 
+struct ends;
 struct sends;
 
 struct seat {
@@ -123,6 +124,7 @@ struct seat {
     bool undispatched;    /* something was stored in this turn that is not in the queues yet */
     struct arena arena;   /* of the requests of one read */
     struct sends *sends;  /* send requests of this read; NULL without a broker */
+    struct ends *ends;    /* ends of transactions of this read; made when first needed */
     struct desk *replies; /* made when first needed */
     struct list asks;     /* questions to clients of this loop, oldest first */
     struct timer *ask_timer;
@@ -154,9 +156,14 @@ struct late {
 };
 /* `size` bytes, zero, of which a struct late is the first; NULL: no memory. */
 void *late_make(const struct request *rq, size_t size);
+void *late_make_to(const struct return_address *to, size_t size);
 /* Calls `give` on the home loop once the log is confirmed up to the position, at once if it is, and
  * frees. */
 void late_give(struct late *late, uint64_t position, void (*give)(const struct late *late));
+
+/* txn.c */
+void ends_close(struct ends *ends);
+void ends_flush(struct door *door, struct seat *seat); /* as sends_flush */
 
 /* retry.c */
 bool names_max_reconsume(const struct request *rq, int32_t max_reconsume_times);
@@ -172,6 +179,8 @@ struct words {
 };
 /* Home loop. False: its connection is gone, or behind with reading. */
 bool session_say(struct session *session, const struct words *words, int32_t opaque);
+/* Any thread. False: too many are on their way, or no memory. */
+bool session_tell(struct session *session, const struct words *words);
 void reset_write(const struct door *door, const struct offsets_reset *reset, struct buf *out);
 
 /* ask.c */
@@ -218,6 +227,7 @@ void parked_session_closed(struct session *session);
 
 handler send_message, send_message_v2;
 handler send_back;
+handler txn_ends, txn_resume;
 handler pull_message;
 handler query_by_key, query_by_id;
 handler clock_advance;

@@ -8,14 +8,20 @@
 
 #include <stdlib.h>
 
-void *late_make(const struct request *rq, size_t size)
+void *late_make_to(const struct return_address *to, size_t size)
 {
     struct late *late = calloc(1, size);
     if (!late)
         return NULL;
-    late->door = rq->session->door;
-    late->to = return_address_of(rq);
+    late->door = to->session->door;
+    late->to = *to;
     return late;
+}
+
+void *late_make(const struct request *rq, size_t size)
+{
+    struct return_address to = return_address_of(rq);
+    return late_make_to(&to, size);
 }
 
 /* Home loop. */

@@ -84,16 +84,16 @@ static struct notice *notice_make(const struct words *words)
 }
 
 /* Any thread. */
-static void tell(struct session *session, const struct words *words, uint64_t hash)
+static bool tell(struct session *session, const struct words *words, uint64_t hash)
 {
     if (atomic_load(&session->door->closing))
-        return;
+        return false;
     struct notice *n = NULL;
     if (atomic_fetch_add(&session->notices, 1) < NOTICES_MAX)
         n = notice_make(words);
     if (!n) {
         atomic_fetch_sub(&session->notices, 1);
-        return;
+        return false;
     }
     n->post = (struct post){.run = notice_arrived};
     n->session = session;
@@ -102,6 +102,12 @@ static void tell(struct session *session, const struct words *words, uint64_t ha
     if (hash)
         atomic_store(&session->notice_group, hash);
     loop_post(session->home, &n->post);
+    return true;
+}
+
+bool session_tell(struct session *session, const struct words *words)
+{
+    return tell(session, words, 0);
 }
 
 void door_group_changed(struct counted *counted, struct bytes group)
@@ -117,7 +123,7 @@ void door_group_changed(struct counted *counted, struct bytes group)
         .fields = &field,
         .n_fields = 1,
     };
-    tell(session, &words, hash);
+    (void)tell(session, &words, hash);
 }
 
 void reset_write(const struct door *door, const struct offsets_reset *reset, struct buf *out)
@@ -158,7 +164,7 @@ void door_offsets_reset(struct counted *counted, const struct offsets_reset *res
         .body = buf_bytes(&body),
     };
     if (!body.err)
-        tell(session, &words, 0);
+        (void)tell(session, &words, 0);
     buf_clear(&body);
 }
 

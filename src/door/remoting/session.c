@@ -96,13 +96,20 @@ static void answer_unsupported(const struct request *rq)
     answer(rq, RES_REQUEST_CODE_NOT_SUPPORTED, remark);
 }
 
+/* Stores what was only noted so far, and answers it. */
+static void flush_noted(struct session *session)
+{
+    sends_flush(session->door, session->seat);
+    ends_flush(session->door, session->seat);
+}
+
 /* Handles one whole frame. False: the connection is done with. */
 static bool session_frame(struct session *session, const struct frame *frame)
 {
     struct seat *seat = session->seat;
     uint8_t *room = arena_alloc(&seat->arena, frame->head.len);
     if (!room) { /* this read wants more than one request may: finish what came before it first */
-        sends_flush(session->door, seat);
+        flush_noted(session);
         arena_reset(&seat->arena);
         room = arena_alloc(&seat->arena, frame->head.len);
     }
@@ -128,8 +135,8 @@ static bool session_frame(struct session *session, const struct frame *frame)
     struct request rq = {
         .session = session, .head = &head, .body = frame->body, .arena = &seat->arena};
     handler *fn = table_find(session->side, head.code);
-    if (fn != send_message && fn != send_message_v2) {
-        sends_flush(session->door, seat); /* a client that asks after its sends finds them done */
+    if (fn != send_message && fn != send_message_v2 && fn != txn_ends) {
+        flush_noted(session); /* a client that asks after its sends finds them done */
         seat_dispatch(seat);
     }
     if (fn)
@@ -160,7 +167,7 @@ static size_t session_input(void *user, struct conn *conn, struct bytes in)
         used += frame.size;
     }
     /* Everything above points into `in` and the arena; both end here. */
-    sends_flush(session->door, session->seat);
+    flush_noted(session);
     arena_reset(&session->seat->arena);
     return used;
 }
