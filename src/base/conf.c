@@ -229,6 +229,29 @@ static void add_escaped(struct buf *out, struct bytes text)
     }
 }
 
+/* Of a text all of its room: behind its end there may be anything. */
+static size_t size_of(enum conf_type type)
+{
+    static const size_t sizes[] = {
+        [CONF_INT] = sizeof(int64_t),
+        [CONF_BOOL] = sizeof(bool),
+        [CONF_TEXT] = CONF_TEXT_MAX,
+        [CONF_CHOICE] = sizeof(int),
+    };
+    return sizes[type];
+}
+
+bool conf_same(const struct conf_option *option, const void *a, const void *b)
+{
+    const char *x = (const char *)a + option->offset, *y = (const char *)b + option->offset;
+    return option->type == CONF_TEXT ? strcmp(x, y) == 0 : memcmp(x, y, size_of(option->type)) == 0;
+}
+
+void conf_copy(const struct conf_option *option, void *to, const void *from)
+{
+    memcpy((char *)to + option->offset, (const char *)from + option->offset, size_of(option->type));
+}
+
 void conf_format(const struct conf_option *option, const void *settings, struct buf *out)
 {
     const char *place = (const char *)settings + option->offset;
@@ -263,7 +286,7 @@ void conf_print(const struct conf_table *table, const void *settings, struct buf
         }
         buf_add_str(out, "default: ");
         add_escaped(out, bytes_str(o->initial));
-        buf_printf(out, "\n%s=", o->key);
+        buf_printf(out, "%s\n%s=", o->live ? "; can change while it runs" : "", o->key);
         conf_format(o, settings, out);
         buf_add_u8(out, '\n');
     }
@@ -283,7 +306,7 @@ static void add_cell(struct buf *out, struct bytes text, const char *quote)
 
 void conf_markdown(const struct conf_table *table, struct buf *out)
 {
-    buf_add_str(out, "| Key | Default | Valid | Meaning |\n|---|---|---|---|\n");
+    buf_add_str(out, "| Key | Default | Valid | Live | Meaning |\n|---|---|---|---|---|\n");
     for (size_t i = 0; i < table->n; i++) {
         const struct conf_option *o = &table->options[i];
         cleanup(buf_clear) struct buf valid = buf_upto(1024);
@@ -295,6 +318,7 @@ void conf_markdown(const struct conf_table *table, struct buf *out)
         add_cell(out, bytes_str(o->key), "`");
         add_cell(out, bytes_str(o->initial), "`");
         add_cell(out, buf_bytes(&valid), "");
+        add_cell(out, bytes_str(o->live ? "yes" : ""), "");
         add_cell(out, bytes_str(o->help), "");
         buf_add_u8(out, '\n');
     }

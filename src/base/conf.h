@@ -36,6 +36,7 @@ struct conf_option {
     /* A further check of the text, may be NULL. Its sentence says what would be valid. */
     enum err (*check)(const char *value, struct fault *why);
     const char *help; /* one line */
+    bool live;        /* it can change while the program runs */
 };
 
 struct conf_table {
@@ -69,6 +70,11 @@ const struct conf_option *conf_find(const struct conf_table *table, const char *
 /* The key of the table that was probably meant, or NULL. */
 const char *conf_nearest(const struct conf_table *table, const char *key);
 
+/* Whether two structs have the same value for it. */
+bool conf_same(const struct conf_option *option, const void *a, const void *b);
+
+void conf_copy(const struct conf_option *option, void *to, const void *from);
+
 /* The value as it would be written in a file, with escapes. */
 void conf_format(const struct conf_option *option, const void *settings, struct buf *out);
 
@@ -76,7 +82,7 @@ void conf_format(const struct conf_option *option, const void *settings, struct 
  * back. */
 void conf_print(const struct conf_table *table, const void *settings, struct buf *out);
 
-/* The same as a Markdown table of key, default, valid values, meaning. */
+/* The same as a Markdown table of key, default, valid values, whether it is live, meaning. */
 void conf_markdown(const struct conf_table *table, struct buf *out);
 
 #endif

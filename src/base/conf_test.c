@@ -38,7 +38,8 @@ static const struct conf_option options[] = {
      .initial = "4194304",
      .min = 1,
      .max = INT64_MAX,
-     .help = "Bytes of a body."},
+     .help = "Bytes of a body.",
+     .live = true},
     {.key = "autoCreateTopicEnable",
      .type = CONF_BOOL,
      .offset = offsetof(struct settings, create),
@@ -351,14 +352,15 @@ static void prints_a_file_that_can_be_read_back(void **state)
     assert_int_equal(conf_parse(&table, &again, "t", buf_bytes(&out), NULL, NULL), OK);
     assert_true(same_settings(&s, &again));
 
-    assert_true(
-        bytes_start(buf_bytes(&out), BYTES("# Where the broker listens.\n"
-                                           "# a whole number from 0 to 65535; default: 10911\n"
-                                           "listenPort=1\n"
-                                           "\n"
-                                           "# Bytes of a body.\n"
-                                           "# a whole number, 1 or more; default: 4194304\n"
-                                           "maxMessageSize=9\n")));
+    assert_true(bytes_start(
+        buf_bytes(&out), BYTES("# Where the broker listens.\n"
+                               "# a whole number from 0 to 65535; default: 10911\n"
+                               "listenPort=1\n"
+                               "\n"
+                               "# Bytes of a body.\n"
+                               "# a whole number, 1 or more; default: 4194304; can change while it "
+                               "runs\n"
+                               "maxMessageSize=9\n")));
 }
 
 /* Any text without a zero byte comes back from print and parse. */
@@ -387,14 +389,16 @@ static void makes_a_markdown_table(void **state)
     conf_markdown(&table, &out);
     assert_bytes_equal(
         buf_bytes(&out),
-        BYTES("| Key | Default | Valid | Meaning |\n|---|---|---|---|\n"
-              "| `listenPort` | `10911` | a whole number from 0 to 65535 | Where the broker "
+        BYTES("| Key | Default | Valid | Live | Meaning |\n|---|---|---|---|---|\n"
+              "| `listenPort` | `10911` | a whole number from 0 to 65535 |  | Where the broker "
               "listens. |\n"
-              "| `maxMessageSize` | `4194304` | a whole number, 1 or more | Bytes of a body. |\n"
-              "| `autoCreateTopicEnable` | `true` | true or false | Make topics \\| by sending. |\n"
-              "| `brokerName` |  | text | Its name. |\n"
-              "| `messageDelayLevel` | `1s 5s` | text | How long each level waits. |\n"
-              "| `brokerRole` | `ASYNC_MASTER` | ASYNC_MASTER, SYNC_MASTER or SLAVE | Master or "
+              "| `maxMessageSize` | `4194304` | a whole number, 1 or more | yes | Bytes of a body. "
+              "|\n"
+              "| `autoCreateTopicEnable` | `true` | true or false |  | Make topics \\| by sending. "
+              "|\n"
+              "| `brokerName` |  | text |  | Its name. |\n"
+              "| `messageDelayLevel` | `1s 5s` | text |  | How long each level waits. |\n"
+              "| `brokerRole` | `ASYNC_MASTER` | ASYNC_MASTER, SYNC_MASTER or SLAVE |  | Master or "
               "slave. |\n"));
 }
 

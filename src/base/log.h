@@ -1,6 +1,6 @@
 /* log.h - one event, one line: `time level what key=value …`.
  *
- * Rooms return; doors and roles log. The level is fixed at start. Errors that a stranger can
+ * Rooms return; doors and roles log. The level may change at any time. Errors that a stranger can
  * trigger go through log_limited: at most one line a second for each limit, and the next line tells
  * how many were left out. Values with blanks or control characters are the caller's to quote with
  * LOG_QUOTE, which also makes them safe to print.
@@ -20,7 +20,7 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 struct log {
     int fd;
-    enum log_level least;
+    _Atomic enum log_level least;
     struct clock *clock;
 };
 

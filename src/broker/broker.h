@@ -62,17 +62,19 @@ struct broker_options {
     const struct broker_out *out;
     const char *cluster, *name, *region;
     struct addr host; /* what records carry as store host: the advertised address */
-    int32_t perm;     /* brokerPermission */
+    /* What may change is copied by broker_tune; what of it is read without the key is atomic. */
+    int32_t perm; /* brokerPermission */
     int32_t default_queues;
     int32_t dlq_perm; /* of the topics of dead letters, when they are made */
-    bool auto_topics, auto_groups, trace_on, long_polling;
-    bool sql92;             /* enablePropertyFilter */
-    bool client_side_reset; /* offsets are reset by the clients, as before 5.0 */
-    uint32_t max_message_size;
-    uint64_t short_polling_ms;
+    bool auto_topics, auto_groups, trace_on;
+    atomic_bool long_polling;
+    bool sql92;                    /* enablePropertyFilter */
+    atomic_bool client_side_reset; /* offsets are reset by the clients, as before 5.0 */
+    _Atomic uint32_t max_message_size;
+    _Atomic uint64_t short_polling_ms;
     /* A new group begins at 0 while no more of the log than this has come since (40 % of RAM);
      * 0: however much that is. */
-    uint64_t recent_bytes;
+    _Atomic uint64_t recent_bytes;
     uint64_t client_expire_ms; /* 120 s */
     uint32_t max_holds, max_topics, max_groups, max_clients;
     /* Transactions. */
@@ -88,6 +90,9 @@ must_check enum err broker_open(const struct broker_options *options, struct bro
                                 struct fault *why);
 /* Saves the tables. No verb is running any more; holds that still wait are forgotten. */
 must_check enum err broker_close(struct broker *broker, struct fault *why);
+/* Takes over what may change while the broker runs; the rest of the options does not count. Any
+ * thread. */
+void broker_tune(struct broker *broker, const struct broker_options *options);
 /* What opening had to repair, in words for the operator; empty: nothing. */
 const char *broker_note(const struct broker *broker);
 

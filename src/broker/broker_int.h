@@ -153,7 +153,7 @@ struct waiting {
 /* What all filters share. No key: counts are atomic. */
 #define FILTERS_SIZE_MAX (64u << 20) /* compiled SQL92 in all; more is refused */
 struct filters {
-    bool sql92;
+    atomic_bool sql92;
     _Atomic size_t size;
 };
 

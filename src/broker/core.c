@@ -46,6 +46,39 @@ enum err broker_close(struct broker *b, struct fault *why)
     return err;
 }
 
+/* Services add theirs here. */
+void broker_tune(struct broker *b, const struct broker_options *now)
+{
+    struct after after;
+    after_init(&after);
+    room_enter(&b->room);
+    struct broker_options *set = &b->set;
+    after.topics_changed = set->perm != now->perm; /* name servers are told it with the topics */
+    if (after.topics_changed)
+        table_changed(b, TABLE_TOPICS);
+    set->perm = now->perm;
+    set->auto_topics = now->auto_topics;
+    set->auto_groups = now->auto_groups;
+    set->dlq_perm = now->dlq_perm;
+    set->long_polling = now->long_polling;
+    set->short_polling_ms = now->short_polling_ms;
+    set->client_side_reset = now->client_side_reset;
+    set->max_message_size = now->max_message_size;
+    set->recent_bytes = now->recent_bytes;
+    set->client_expire_ms = now->client_expire_ms;
+    set->max_holds = now->max_holds;
+    set->max_topics = now->max_topics;
+    set->max_groups = now->max_groups;
+    set->max_clients = now->max_clients;
+    b->filters.sql92 = now->sql92;
+    /* The template of automatic topics may be missing until now. Without memory they are refused.
+     */
+    enum err ignored = topics_add_system(b);
+    (void)ignored;
+    room_leave(&b->room);
+    after_run(b, &after);
+}
+
 const char *broker_note(const struct broker *b)
 {
     return b->note;

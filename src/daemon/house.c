@@ -34,6 +34,17 @@ static void tell_repair(struct house *h, const char *note)
         log_event(&h->log, LOG_WARN, "tables repaired note=%s", LOG_QUOTE(bytes_str(note)));
 }
 
+static struct names_options names_options_of(struct house *h, const struct settings *s)
+{
+    return (struct names_options){
+        .clock = h->real,
+        .vfs = h->names_vfs,
+        .seed = dice_seed_from_os(),
+        .order_enable = s->order_enable,
+        .acting_master = s->acting_master,
+    };
+}
+
 static enum err open_names(struct house *h, struct fault *why)
 {
     char path[CONF_TEXT_MAX + 16];
@@ -45,23 +56,16 @@ static enum err open_names(struct house *h, struct fault *why)
         err = h->names_lock ? h->names_vfs->calls->lock(h->names_lock, why) : OK;
     if (err)
         return fault_add(why, err, "data folder %s of the name server", path);
-    struct names_options options = {
-        .clock = h->real,
-        .vfs = h->names_vfs,
-        .seed = dice_seed_from_os(),
-        .order_enable = h->options.settings->order_enable,
-        .acting_master = h->options.settings->acting_master,
-    };
+    struct names_options options = names_options_of(h, h->options.settings);
     err = names_open(&options, &h->names, why);
     if (!err)
         tell_repair(h, names_note(h->names));
     return err;
 }
 
-static enum err open_store(struct house *h, struct fault *why)
+static struct store_options store_options_of(struct house *h, const struct settings *s)
 {
-    const struct settings *s = h->options.settings;
-    struct store_options options = {
+    return (struct store_options){
         .vfs = h->vfs,
         .clock = h->clock,
         .log_file_size = (uint64_t)s->log_file_size,
@@ -72,8 +76,6 @@ static enum err open_store(struct house *h, struct fault *why)
         .flush_thorough_interval_ms = (uint64_t)s->flush_thorough_interval_ms,
         .queue_flush_interval_ms = (uint64_t)s->queue_flush_interval_ms,
         .max_record_size = (uint32_t)s->max_message_size + 65536,
-        .delays_ms = h->delays_ms,
-        .n_delays = settings_delays(s, h->delays_ms),
         .index_slots = s->index_enable ? (uint32_t)s->index_slots : 0,
         .index_entries = (uint32_t)s->index_entries,
         .retention =
@@ -85,6 +87,14 @@ static enum err open_store(struct house *h, struct fault *why)
                 .disk_warning = (unsigned)s->disk_warning,
             },
     };
+}
+
+static enum err open_store(struct house *h, struct fault *why)
+{
+    const struct settings *s = h->options.settings;
+    struct store_options options = store_options_of(h, s);
+    options.delays_ms = h->delays_ms;
+    options.n_delays = settings_delays(s, h->delays_ms);
     struct store_report report;
     enum err err = store_open(&options, &h->store, &report, why);
     if (err)
@@ -128,31 +138,9 @@ static uint64_t memory_bytes(void)
     return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
 }
 
-static enum err open_broker(struct house *h, struct fault *why)
+static struct broker_options broker_options_of(struct house *h, const struct settings *s)
 {
-    const struct settings *s = h->options.settings;
-    if (h->options.descriptors < DESCRIPTORS_LEAST)
-        return fault_set(why, ERR_INVALID,
-                         "a broker needs %d descriptors, and the limit of open files is %llu "
-                         "(ulimit -n, LimitNOFILE)",
-                         DESCRIPTORS_LEAST, (unsigned long long)h->options.descriptors);
-    if (s->broker_role == ROLE_SLAVE)
-        return fault_set(why, ERR_UNSUPPORTED,
-                         "brokerRole=SLAVE: replication is not offered yet; use ASYNC_MASTER");
-    enum err err = open_store(h, why);
-    if (err)
-        return err;
-    h->out = (struct broker_out){
-        .group_changed = door_group_changed,
-        .topics_changed = topics_changed,
-        .tables_changed = tables_changed,
-        .offsets_reset = door_offsets_reset,
-        .txn_check = door_txn_check,
-        .warn = warn,
-        .session_expired = door_session_expired,
-        .user = h,
-    };
-    struct broker_options options = {
+    return (struct broker_options){
         .store = h->store,
         .vfs = h->vfs,
         .clock = h->clock,
@@ -187,6 +175,33 @@ static enum err open_broker(struct house *h, struct fault *why)
         .reserved_ms = s->reserved_hours * 3600 * 1000,
         .max_halves = (uint32_t)s->max_halves,
     };
+}
+
+static enum err open_broker(struct house *h, struct fault *why)
+{
+    const struct settings *s = h->options.settings;
+    if (h->options.descriptors < DESCRIPTORS_LEAST)
+        return fault_set(why, ERR_INVALID,
+                         "a broker needs %d descriptors, and the limit of open files is %llu "
+                         "(ulimit -n, LimitNOFILE)",
+                         DESCRIPTORS_LEAST, (unsigned long long)h->options.descriptors);
+    if (s->broker_role == ROLE_SLAVE)
+        return fault_set(why, ERR_UNSUPPORTED,
+                         "brokerRole=SLAVE: replication is not offered yet; use ASYNC_MASTER");
+    enum err err = open_store(h, why);
+    if (err)
+        return err;
+    h->out = (struct broker_out){
+        .group_changed = door_group_changed,
+        .topics_changed = topics_changed,
+        .tables_changed = tables_changed,
+        .offsets_reset = door_offsets_reset,
+        .txn_check = door_txn_check,
+        .warn = warn,
+        .session_expired = door_session_expired,
+        .user = h,
+    };
+    struct broker_options options = broker_options_of(h, s);
     err = broker_open(&options, &h->broker, why);
     if (!err)
         tell_repair(h, broker_note(h->broker));
@@ -246,24 +261,26 @@ static enum err find_name_servers(struct house *h, struct fault *why)
     return OK;
 }
 
-/* What was set does not change while the house stands. */
-static void print_config(void *user, struct buf *out)
+static void print_config(void *user, struct buf *out, struct data_version *version)
 {
-    const struct house *h = user;
-    for (size_t i = 0; i < settings_table.n; i++) {
-        const struct conf_option *option = &settings_table.options[i];
-        buf_printf(out, "%s=", option->key);
-        if (strcmp(option->key, "brokerName") == 0)
-            buf_add_str(out, h->broker_name);
-        else
-            conf_format(option, h->options.settings, out);
-        buf_add_u8(out, '\n');
-    }
+    struct house *h = user;
+    config_print(&h->config, h->broker_name, out, version);
 }
 
-static enum err open_door(struct house *h, struct fault *why)
+static void apply_settings(struct house *h);
+
+static enum err change_config(void *user, struct bytes text, struct fault *why)
 {
-    struct door_options options = {
+    struct house *h = user;
+    enum err err = config_change(&h->config, text, why);
+    if (!err)
+        apply_settings(h);
+    return err;
+}
+
+static struct door_options door_options_of(struct house *h, const struct settings *s)
+{
+    return (struct door_options){
         .names = h->names,
         .broker = h->broker,
         .store = h->store,
@@ -276,16 +293,53 @@ static enum err open_door(struct house *h, struct fault *why)
         .host = h->advertised,
         .broker_name = h->broker_name,
         .own_address = h->advertise_auto,
-        .region = h->options.settings->region,
-        .trace_on = h->options.settings->trace_on,
-        .fast_failure = h->options.settings->fast_failure,
-        .max_sends_waiting = (size_t)h->options.settings->max_sends_waiting,
-        .max_send_wait_ms = (uint64_t)h->options.settings->max_send_wait_ms,
-        .store_replies = h->options.settings->store_replies,
-        .max_message_size = (uint32_t)h->options.settings->max_message_size,
+        .region = s->region,
+        .trace_on = s->trace_on,
+        .fast_failure = s->fast_failure,
+        .max_sends_waiting = (size_t)s->max_sends_waiting,
+        .max_send_wait_ms = (uint64_t)s->max_send_wait_ms,
+        .store_replies = s->store_replies,
+        .max_message_size = (uint32_t)s->max_message_size,
         .version = ONCEMQ_VERSION,
         .print_config = print_config,
+        .change_config = change_config,
+        .await_saved = house_await_saved,
     };
+}
+
+static void apply_own(struct house *h, const struct settings *s)
+{
+    h->log.least = (enum log_level)s->log_level;
+    h->save_offsets_ms = s->save_offsets_ms;
+    h->disk_max_used = s->disk_max_used;
+}
+
+/* Settings have changed: everybody takes over what may. Whoever changes them at the same time does
+ * this too; the last look at them is after the last change. */
+static void apply_settings(struct house *h)
+{
+    struct settings s, again;
+    uint64_t seen;
+    do {
+        seen = config_get(&h->config, &s);
+        apply_own(h, &s);
+        struct store_options store = store_options_of(h, &s);
+        struct broker_options broker = broker_options_of(h, &s);
+        struct door_options door = door_options_of(h, &s);
+        struct names_options names = names_options_of(h, &s);
+        if (h->broker) {
+            store_tune(h->store, &store);
+            broker_tune(h->broker, &broker);
+        }
+        if (h->names)
+            names_tune(h->names, &names);
+        door_tune(h->door, &door);
+    } while (config_get(&h->config, &again) != seen);
+}
+
+static enum err open_door(struct house *h, struct fault *why)
+{
+    struct door_options options = door_options_of(h, h->options.settings);
     enum err err = door_open(&options, &h->door);
     return err ? fault_set(why, err, "opening the door: %s", err_text(err)) : OK;
 }
@@ -307,6 +361,8 @@ static void house_init(struct house *h, const struct house_options *options)
     const struct settings *s = options->settings;
     h->options = *options;
     h->clock = h->real = clock_system();
+    config_init(&h->config, s, h->real);
+    h->options.settings = &h->config.now;
     clock_virtual_init(&h->virtual_clock, options->ahead_ms);
     if (options->virtual_clock)
         h->clock = &h->virtual_clock.clock;
@@ -317,10 +373,24 @@ static void house_init(struct house *h, const struct house_options *options)
     h->limits.out_max = (size_t)s->out_max_bytes;
     limit_connections(h);
     room_init(&h->stairs, "stairs", ROOM_LEAF);
+    list_init(&h->saves);
     if (s->broker_name[0])
         (void)snprintf(h->broker_name, sizeof h->broker_name, "%.255s", s->broker_name);
     else if (gethostname(h->broker_name, sizeof h->broker_name - 1) != 0 || !h->broker_name[0])
         (void)snprintf(h->broker_name, sizeof h->broker_name, "broker-a");
+}
+
+/* A name server that shares its data folder with somebody else's broker has changes of its own. */
+static enum err load_changes(struct house *h, struct fault *why)
+{
+    const char *path = h->options.broker ? "config/changed.conf" : "namesrv/changed.conf";
+    enum err err = h->vfs->calls->mkdir(h->vfs, h->options.broker ? "config" : "namesrv", why);
+    if (!err)
+        err = config_load(&h->config, h->vfs, path, h->options.given, &h->log, why);
+    if (err)
+        return fault_add(why, err, "data folder %s", h->options.settings->data);
+    apply_own(h, h->options.settings);
+    return OK;
 }
 
 enum err house_open(const struct house_options *options, struct house **out, struct fault *why)
@@ -336,6 +406,8 @@ enum err house_open(const struct house_options *options, struct house **out, str
         err = find_name_servers(h, why);
     if (!err)
         err = vfs_posix_open(options->settings->data, &h->vfs, why);
+    if (!err)
+        err = load_changes(h, why);
     if (!err && options->names)
         err = open_names(h, why);
     if (!err && options->broker)
@@ -383,6 +455,7 @@ enum err house_close(struct house *h, struct fault *why)
     if (h->vfs)
         h->vfs->calls->dispose(h->vfs);
     room_clear(&h->stairs);
+    config_clear(&h->config);
     free(h);
     return err;
 }

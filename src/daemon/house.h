@@ -20,7 +20,8 @@
 struct house;
 
 struct house_options {
-    const struct settings *settings; /* lives as long as the house */
+    const struct settings *settings; /* as configured; the house has a copy, which may change */
+    const bool *given; /* which of them the command line gave, by index; may be NULL */
     bool names, broker;
     bool virtual_clock;   /* the clock of messages can be put forward, and begins … */
     int64_t ahead_ms;     /* … so far ahead of the system's */

@@ -4,6 +4,7 @@
 
 #include "base/room.h"
 #include "daemon/addresses.h"
+#include "daemon/config.h"
 #include "daemon/house.h"
 #include "daemon/register.h"
 #include "door/remoting/door.h"
@@ -22,6 +23,8 @@ struct floor {
 
 struct house {
     struct house_options options;
+    struct config config; /* options.settings points into it: for opening, before threads run */
+    _Atomic int64_t save_offsets_ms, disk_max_used; /* what threads of the house need of it */
     struct log log;
     struct log_limit warnings; /* of the broker */
     /* Messages live by `clock`: store times, retention, delays, the patience of waiting pulls, when
@@ -62,11 +65,15 @@ struct house {
 
     struct room stairs; /* where flush, keeper and services hear that it is time to stop */
     bool closing;
-    bool save_now; /* topics have changed: the keeper does not wait for its hour */
+    bool save_now;     /* topics have changed: the keeper does not wait for its hour */
+    struct list saves; /* struct saved_wait: who is told when it has saved */
     pthread_t flush_thread, keeper_thread, services_thread;
     bool flush_runs, keeper_runs, services_run;
     size_t floors_run;
 };
+
+/* run.c: door_options.await_saved. Any thread. */
+void house_await_saved(void *house, struct saved_wait *wait);
 
 /* run.c: door_options.advance_clock, of a house with a virtual clock. Any thread. */
 enum err house_advance_clock(void *house, int64_t ms, int64_t *now_ms);

@@ -78,7 +78,8 @@ struct invocation {
     struct settings settings;
     struct house_options house;
     bool print, print_markdown;
-    const char *check; /* the folder to look at; NULL: none */
+    const char *check;        /* the folder to look at; NULL: none */
+    bool given[SETTINGS_MAX]; /* keys that the command line has, by index */
 };
 
 static void tell_unknown(void *user, const char *where, const char *key, const char *nearest)
@@ -119,7 +120,10 @@ static enum err read_config(struct invocation *v, const char *path, struct fault
 static enum err set_key(struct invocation *v, const char *where, const char *key, const char *value,
                         struct fault *why)
 {
-    return conf_set(&settings_table, &v->settings, where, key, value, why);
+    enum err err = conf_set(&settings_table, &v->settings, where, key, value, why);
+    if (!err)
+        v->given[conf_find(&settings_table, key) - settings_table.options] = true;
+    return err;
 }
 
 static enum err set_pair(struct invocation *v, const char *pair, struct fault *why)
@@ -286,6 +290,7 @@ int main(int argc, char **argv)
     static struct invocation v = {.house = {.names = true, .broker = true, .ready_fd = -1}};
     v.house.started_ns = clock_ns(clock_system());
     v.house.settings = &v.settings;
+    v.house.given = v.given;
     struct fault why = {0};
     enum err err = read_command_line(&v, argc, argv, &why);
     if (err)

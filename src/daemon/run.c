@@ -44,13 +44,48 @@ static void *flush_thread(void *arg)
     return NULL;
 }
 
+/* What an operator has changed: the tables, and the settings. */
+static enum err save_all(struct house *h, struct fault *why)
+{
+    enum err err = h->broker ? broker_save_turn(h->broker, why) : OK;
+    enum err config_err = config_save(&h->config, err ? NULL : why);
+    return err ? err : config_err;
+}
+
+/* Whoever waits now has changed something before, so what is saved from here on has it. */
 static void save_tables(struct house *h, struct log_limit *trouble)
 {
+    struct list waits;
+    list_init(&waits);
+    room_enter(&h->stairs);
+    list_append_all(&waits, &h->saves);
+    room_leave(&h->stairs);
     struct fault why = {0};
-    if (broker_save_turn(h->broker, &why))
+    enum err err = save_all(h, &why);
+    for (struct link *k; (k = list_pop(&waits));) {
+        struct saved_wait *wait = list_entry(k, struct saved_wait, link);
+        wait->done(wait, err, &why);
+    }
+    if (err)
         log_limited(&h->log, trouble, LOG_ERROR,
                     "tables not saved reason=%s action=\"trying again\"",
                     LOG_QUOTE(bytes_str(why.text)));
+}
+
+void house_await_saved(void *user, struct saved_wait *wait)
+{
+    struct house *h = user;
+    if (!h->broker) { /* a name server alone has no keeper, and only its settings to save */
+        struct fault why = {0};
+        enum err err = config_save(&h->config, &why);
+        wait->done(wait, err, &why);
+        return;
+    }
+    room_enter(&h->stairs);
+    list_add_tail(&h->saves, &wait->link);
+    h->save_now = true;
+    room_tell(&h->stairs);
+    room_leave(&h->stairs);
 }
 
 /* What the keeper has told the operator, so that it is told once. */
@@ -91,7 +126,7 @@ static void tell_space(struct house *h, struct keeper *k, const struct store_cle
             &h->log, LOG_WARN,
             "disk is filling up disk_used=%u%% limit=%lld%% action=\"nothing is old enough to "
             "delete\" advice=\"make room, or lower fileReservedTime\"",
-            got->used_percent, (long long)h->options.settings->disk_max_used);
+            got->used_percent, (long long)h->disk_max_used);
     else if (got->looked && !got->pressed && k->pressed)
         log_event(&h->log, LOG_INFO, "disk has room again disk_used=%u%%", k->disk_used);
     if (got->looked)
@@ -136,18 +171,19 @@ static bool keeper_pause(struct house *h)
 static void *keeper_thread(void *arg)
 {
     struct house *h = arg;
-    const uint64_t every_ns = (uint64_t)h->options.settings->save_offsets_ms * 1000000u;
-    uint64_t next_save = clock_ns(h->clock) + every_ns;
+    uint64_t saved_ns = clock_ns(h->clock);
     struct keeper k = {0};
     while (!closing(h)) {
         store_keep_turn(h->store);
         clean_store(h, &k);
         tell_store_state(h, &k);
-        if (keeper_pause(h) || clock_ns(h->clock) >= next_save) {
+        uint64_t every_ns = (uint64_t)h->save_offsets_ms * 1000000u;
+        if (keeper_pause(h) || clock_ns(h->clock) - saved_ns >= every_ns) {
             save_tables(h, &k.trouble);
-            next_save = clock_ns(h->clock) + every_ns;
+            saved_ns = clock_ns(h->clock);
         }
     }
+    save_tables(h, &k.trouble); /* whoever still waits for that is told */
     return NULL;
 }
 

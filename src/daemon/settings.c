@@ -2,6 +2,7 @@
 
 #include "namesrv/namesrv.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,25 @@ static enum err check_queue_file(const char *value, struct fault *why)
         key, CONF_CHOICE, AT(member), initial, 0, 0, choices, NULL, help                           \
     }
 
+/* The same for keys that can change while the daemon runs. Whoever makes one live also sees to it
+ * that the change arrives: config.h tells how. */
+#define LIVE_INT(key, member, initial, min, max, help)                                             \
+    {                                                                                              \
+        key, CONF_INT, AT(member), initial, min, max, NULL, NULL, help, true                       \
+    }
+#define LIVE_BOOL(key, member, initial, help)                                                      \
+    {                                                                                              \
+        key, CONF_BOOL, AT(member), initial, 0, 0, NULL, NULL, help, true                          \
+    }
+#define LIVE_TEXT(key, member, initial, check, help)                                               \
+    {                                                                                              \
+        key, CONF_TEXT, AT(member), initial, 0, 0, NULL, check, help, true                         \
+    }
+#define LIVE_CHOICE(key, member, initial, choices, help)                                           \
+    {                                                                                              \
+        key, CONF_CHOICE, AT(member), initial, 0, 0, choices, NULL, help, true                     \
+    }
+
 #define GIB (1024LL * 1024 * 1024)
 
 static const struct conf_option options[] = {
@@ -186,56 +206,61 @@ static const struct conf_option options[] = {
     INT("outputMaxBytes", out_max_bytes, "67108864", 1048576, 16 * GIB,
         "a connection with more unsent output than this is closed"),
 
-    BOOL("autoCreateTopicEnable", auto_topics, "true",
-         "create a topic when the first message for it arrives"),
-    BOOL("autoCreateSubscriptionGroup", auto_groups, "true",
-         "create a subscription group when its first consumer comes"),
+    LIVE_BOOL("autoCreateTopicEnable", auto_topics, "true",
+              "create a topic when the first message for it arrives"),
+    LIVE_BOOL("autoCreateSubscriptionGroup", auto_groups, "true",
+              "create a subscription group when its first consumer comes"),
     INT("defaultTopicQueueNums", default_queues, "8", 1, 1024,
         "queues of TBW102, the most an automatic topic gets"),
-    INT("accessMessageInMemoryMaxRatio", recent_ratio, "40", 0, 100,
+    LIVE_INT(
+        "accessMessageInMemoryMaxRatio", recent_ratio, "40", 0, 100,
         "a group without offsets begins with a queue's first message while that and all that came "
         "after it are within so many percent of this machine's memory, else with its last; 0: "
         "however much it is"),
-    INT("brokerPermission", broker_perm, "6", 0, 7,
-        "4 read, 2 write, 6 both, for the whole broker"),
-    INT("dlqPerm", dlq_perm, "2", 0, 7,
+    LIVE_INT("brokerPermission", broker_perm, "6", 0, 7,
+             "4 read, 2 write, 6 both, for the whole broker"),
+    LIVE_INT(
+        "dlqPerm", dlq_perm, "2", 0, 7,
         "permission of a group's dead letters (%DLQ%…) when they come to be: 2 keeps them from "
         "being read until an operator allows it, 6 is what Apache has"),
     /* What the name servers are told in one frame of 16 MiB holds so many, however long the names.
      * A broker that has more may be unable to register, and consumers of new groups bring topics.
      */
-    INT("maxTopics", max_topics, "30000", 1, 10000000,
-        "topics at most, those for retries included; more are refused"),
-    INT("maxGroups", max_groups, "100000", 1, 10000000,
-        "subscription groups at most; more are refused"),
-    INT("maxClients", max_clients, "100000", 1, 10000000,
-        "memberships of clients in groups at most; more are refused"),
-    INT("channelExpiredTimeout", client_expire_ms, "120000", 1000, 86400000,
+    LIVE_INT("maxTopics", max_topics, "30000", 1, 10000000,
+             "topics at most, those for retries included; more are refused"),
+    LIVE_INT("maxGroups", max_groups, "100000", 1, 10000000,
+             "subscription groups at most; more are refused"),
+    LIVE_INT("maxClients", max_clients, "100000", 1, 10000000,
+             "memberships of clients in groups at most; more are refused"),
+    LIVE_INT(
+        "channelExpiredTimeout", client_expire_ms, "120000", 1000, 86400000,
         "a client without a heartbeat for so long leaves its groups and is disconnected, in ms"),
-    BOOL("storeReplyMessageEnable", store_replies, "true",
-         "keep replies of request-reply as messages too"),
-    BOOL("useServerSideResetOffset", server_side_reset, "true",
-         "a reset of offsets counts at once and is told with the next pull; false: the members of "
-         "the group are told to see to it"),
+    LIVE_BOOL("storeReplyMessageEnable", store_replies, "true",
+              "keep replies of request-reply as messages too"),
+    LIVE_BOOL(
+        "useServerSideResetOffset", server_side_reset, "true",
+        "a reset of offsets counts at once and is told with the next pull; false: the members of "
+        "the group are told to see to it"),
     BOOL("traceOn", trace_on, "true", "value of TRACE_ON that clients are told"),
 
-    INT("maxMessageSize", max_message_size, "4194304", 1024, 15 * 1024 * 1024,
-        "largest message body, in bytes"),
-    BOOL("brokerFastFailureEnable", fast_failure, "true",
-         "SYNC_FLUSH: refuse sends with SYSTEM_BUSY while the disk does not keep up, by the next "
-         "two"),
-    INT("sendThreadPoolQueueCapacity", max_sends_waiting, "10000", 1, 10000000,
-        "… when so many wait for the disk"),
-    INT("osPageCacheBusyTimeOutMills", max_send_wait_ms, "1000", 1, 3600000,
-        "… or when one has waited for so long, in ms"),
-    BOOL("longPollingEnable", long_polling, "true",
-         "let a pull wait for a message as long as its client allows"),
-    INT("shortPollingTimeMills", short_polling_ms, "1000", 1, 60000,
-        "how long a pull waits when longPollingEnable is false"),
-    BOOL("enablePropertyFilter", sql92, "true",
-         "let consumers choose messages by SQL92 expressions over their properties"),
-    INT("maxWaitingPulls", max_holds, "100000", 1, 10000000,
-        "pulls that may wait at once; more are told at once that there is nothing"),
+    LIVE_INT("maxMessageSize", max_message_size, "4194304", 1024, 15 * 1024 * 1024,
+             "largest message body, in bytes"),
+    LIVE_BOOL(
+        "brokerFastFailureEnable", fast_failure, "true",
+        "SYNC_FLUSH: refuse sends with SYSTEM_BUSY while the disk does not keep up, by the next "
+        "two"),
+    LIVE_INT("sendThreadPoolQueueCapacity", max_sends_waiting, "10000", 1, 10000000,
+             "… when so many wait for the disk"),
+    LIVE_INT("osPageCacheBusyTimeOutMills", max_send_wait_ms, "1000", 1, 3600000,
+             "… or when one has waited for so long, in ms"),
+    LIVE_BOOL("longPollingEnable", long_polling, "true",
+              "let a pull wait for a message as long as its client allows"),
+    LIVE_INT("shortPollingTimeMills", short_polling_ms, "1000", 1, 60000,
+             "how long a pull waits when longPollingEnable is false"),
+    LIVE_BOOL("enablePropertyFilter", sql92, "true",
+              "let consumers choose messages by SQL92 expressions over their properties"),
+    LIVE_INT("maxWaitingPulls", max_holds, "100000", 1, 10000000,
+             "pulls that may wait at once; more are told at once that there is nothing"),
     TEXT("messageDelayLevel", delay_levels,
          "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", check_delay_levels,
          "the delay ladder, level 1 first; retries begin at level 3"),
@@ -258,44 +283,50 @@ static const struct conf_option options[] = {
     CHECKED_INT("mappedFileSizeConsumeQueue", queue_file_size, "6000000", QUEUE_UNIT, GIB,
                 check_queue_file,
                 "bytes of one queue file, a multiple of 20; fixed once a folder has been written"),
-    INT("flushIntervalCommitLog", flush_interval_ms, "500", 1, 600000,
-        "ASYNC_FLUSH: flush the log this often, in ms"),
-    INT("flushCommitLogLeastPages", flush_least_pages, "4", 0, 1000000,
-        "… if at least so many 4 KiB pages are new"),
-    INT("flushCommitLogThoroughInterval", flush_thorough_interval_ms, "10000", 1, 3600000,
-        "… and whatever there is this often, in ms"),
-    INT("flushIntervalConsumeQueue", queue_flush_interval_ms, "1000", 1, 600000,
-        "flush the queues this often, in ms"),
-    INT("flushConsumerOffsetInterval", save_offsets_ms, "5000", 100, 600000,
-        "save topics, groups and offsets this often, in ms"),
+    LIVE_INT("flushIntervalCommitLog", flush_interval_ms, "500", 1, 600000,
+             "ASYNC_FLUSH: flush the log this often, in ms"),
+    LIVE_INT("flushCommitLogLeastPages", flush_least_pages, "4", 0, 1000000,
+             "… if at least so many 4 KiB pages are new"),
+    LIVE_INT("flushCommitLogThoroughInterval", flush_thorough_interval_ms, "10000", 1, 3600000,
+             "… and whatever there is this often, in ms"),
+    LIVE_INT("flushIntervalConsumeQueue", queue_flush_interval_ms, "1000", 1, 600000,
+             "flush the queues this often, in ms"),
+    LIVE_INT("flushConsumerOffsetInterval", save_offsets_ms, "5000", 100, 600000,
+             "save topics, groups and offsets this often, in ms"),
     BOOL("messageIndexEnable", index_enable, "true",
          "keep an index, so that messages are found by key"),
     INT("maxHashSlotNum", index_slots, "5000000", 16, 1000000000,
         "slots of one index file; when changed, the index is built again from the log"),
     INT("maxIndexNum", index_entries, "20000000", 16, 1000000000,
         "keys of one index file; when changed, the index is built again from the log"),
-    INT("fileReservedTime", reserved_hours, "72", 1, 1000000,
-        "hours a message is kept, consumed or not; whole log files are deleted, and never the "
-        "last"),
-    TEXT("deleteWhen", delete_when, "04", check_hours,
-         "hours of the day, local time, in which to delete what is older, separated by semicolons"),
-    INT("diskMaxUsedSpaceRatio", disk_max_used, "75", 0, 100,
+    LIVE_INT("fileReservedTime", reserved_hours, "72", 1, 1000000,
+             "hours a message is kept, consumed or not; whole log files are deleted, and never the "
+             "last"),
+    LIVE_TEXT(
+        "deleteWhen", delete_when, "04", check_hours,
+        "hours of the day, local time, in which to delete what is older, separated by semicolons"),
+    LIVE_INT(
+        "diskMaxUsedSpaceRatio", disk_max_used, "75", 0, 100,
         "percent of the disk in use above which it is deleted at any hour; counts as 10 to 95"),
-    INT("diskSpaceCleanForciblyRatio", disk_forced, "85", 0, 100,
-        "… above which the oldest is deleted whatever its age; counts as 30 to 85"),
-    INT("diskSpaceWarningLevelRatio", disk_warning, "90", 0, 100,
+    LIVE_INT("diskSpaceCleanForciblyRatio", disk_forced, "85", 0, 100,
+             "… above which the oldest is deleted whatever its age; counts as 30 to 85"),
+    LIVE_INT(
+        "diskSpaceWarningLevelRatio", disk_warning, "90", 0, 100,
         "… above which no messages are taken either, until the ratio before is met; counts as 35 "
         "to 90"),
 
-    BOOL("orderMessageEnable", order_enable, "false",
-         "name server: routes carry the settings of ordered topics"),
-    BOOL("supportActingMaster", acting_master, "false",
-         "name server: show the first slave as master where a broker allows it and has no master"),
+    LIVE_BOOL("orderMessageEnable", order_enable, "false",
+              "name server: routes carry the settings of ordered topics"),
+    LIVE_BOOL(
+        "supportActingMaster", acting_master, "false",
+        "name server: show the first slave as master where a broker allows it and has no master"),
 
-    CHOICE("logLevel", log_level, "info", log_levels, "least important lines that are logged"),
+    LIVE_CHOICE("logLevel", log_level, "info", log_levels, "least important lines that are logged"),
 };
 
 const struct conf_table settings_table = {options, sizeof options / sizeof options[0]};
+static_assert(sizeof options / sizeof options[0] <= SETTINGS_MAX,
+              "whoever has a mark for each key");
 
 uint32_t settings_delete_hours(const struct settings *s)
 {

@@ -52,6 +52,7 @@ struct settings {
 };
 
 extern const struct conf_table settings_table;
+#define SETTINGS_MAX 256 /* keys, at most */
 
 /* The hours that deleteWhen names, bit h for hour h. */
 uint32_t settings_delete_hours(const struct settings *settings);

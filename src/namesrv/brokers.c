@@ -60,6 +60,12 @@ const char *names_note(const struct names *names)
     return names->note.text;
 }
 
+void names_tune(struct names *names, const struct names_options *now)
+{
+    names->options.order_enable = now->order_enable;
+    names->options.acting_master = now->acting_master;
+}
+
 void names_close(struct names *names)
 {
     if (!names)

@@ -27,11 +27,12 @@ struct names;
 
 struct names_options {
     struct clock *clock;
-    struct vfs *vfs;   /* where config/kvConfig.json lives; NULL: kept in memory only */
-    uint64_t seed;     /* for hashing */
-    bool order_enable; /* routes carry the ordered-topic setting (orderMessageEnable) */
-    bool
-        acting_master; /* routes show the smallest id as 0 if there is no 0 (supportActingMaster) */
+    struct vfs *vfs; /* where config/kvConfig.json lives; NULL: kept in memory only */
+    uint64_t seed;   /* for hashing */
+    /* These may change: names_tune. */
+    atomic_bool order_enable; /* routes carry the ordered-topic setting (orderMessageEnable) */
+    /* Routes show the smallest id as 0 if there is no 0 (supportActingMaster). */
+    atomic_bool acting_master;
 };
 
 #define NAMES_EXPIRE_MS 120000
@@ -51,6 +52,8 @@ struct names_options {
 must_check enum err names_open(const struct names_options *options, struct names **out,
                                struct fault *why);
 void names_close(struct names *names);
+/* Takes over what may change while it runs. Any thread. */
+void names_tune(struct names *names, const struct names_options *options);
 /* What opening had to repair, in words for the operator; empty: nothing. */
 const char *names_note(const struct names *names);
 

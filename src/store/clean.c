@@ -33,12 +33,19 @@ static unsigned clamp(unsigned value, unsigned least, unsigned most)
     return value < least ? least : value > most ? most : value;
 }
 
-void clean_init(struct store *store)
+void retention_take(struct store *store, const struct store_retention *now)
 {
     struct store_retention *r = &store->options.retention;
-    r->disk_max_used = clamp(r->disk_max_used, 10, 95);
-    r->disk_forced = clamp(r->disk_forced, 30, 85);
-    r->disk_warning = clamp(r->disk_warning, 35, 90);
+    r->reserved_ms = now->reserved_ms;
+    r->delete_hours = now->delete_hours;
+    r->disk_max_used = clamp(now->disk_max_used, 10, 95);
+    r->disk_forced = clamp(now->disk_forced, 30, 85);
+    r->disk_warning = clamp(now->disk_warning, 35, 90);
+}
+
+void clean_init(struct store *store)
+{
+    retention_take(store, &store->options.retention);
     store->cleaner.last_ns = clock_ns(store->options.clock);
     store->cleaner.minima = position_get(&store->positions.first); /* recovery found them */
 }

@@ -157,7 +157,8 @@ int store_flush_turn(struct store *store)
         return FLUSH_AGAIN_MS;
     if (o->sync_flush)
         return SYNC_FLUSH_LOOK_MS; /* store_flush_wait does not sleep when something is asked for */
-    return passed_ms < o->flush_interval_ms ? (int)(o->flush_interval_ms - passed_ms) : 0;
+    uint64_t interval_ms = o->flush_interval_ms;
+    return passed_ms < interval_ms ? (int)(interval_ms - passed_ms) : 0;
 }
 
 void store_flush_wait(struct store *store, int timeout_ms)

@@ -20,6 +20,22 @@ static enum err options_check(const struct store_options *o, struct fault *why)
     return OK;
 }
 
+void store_tune(struct store *store, const struct store_options *now)
+{
+    struct store_options *o = &store->options;
+    o->flush_interval_ms = now->flush_interval_ms;
+    o->flush_least_pages = now->flush_least_pages;
+    o->flush_thorough_interval_ms = now->flush_thorough_interval_ms;
+    o->queue_flush_interval_ms = now->queue_flush_interval_ms;
+    retention_take(store, &now->retention);
+    /* What is in the log already can always be stored once more: by a delay level, or a retry. */
+    room_enter(&store->tail.room);
+    if (now->max_record_size > o->max_record_size)
+        o->max_record_size = now->max_record_size;
+    room_leave(&store->tail.room);
+    store_flush_wake(store); /* it may be asleep for longer than it should be now */
+}
+
 static struct store *store_new(const struct store_options *options)
 {
     cleanup(free_at) struct store *store = calloc(1, sizeof *store);

@@ -39,25 +39,26 @@ struct queue; /* lives as long as the store */
 /* How long messages are kept, consumed or not. Percentages are of the disk that the store is on and
  * are brought into Apache's limits: 10..95, 30..85, 35..90. */
 struct store_retention {
-    int64_t reserved_ms; /* a log file may go when its last record is older: 72 h */
-    uint32_t
-        delete_hours; /* and then goes in these hours of the day, local time; bit h is hour h */
-    unsigned disk_max_used; /* … or at any hour above so many percent in use: 75 */
-    unsigned disk_forced;   /* above it the oldest file goes whatever its age: 85 */
-    unsigned disk_warning;  /* above it appends are refused as well, until disk_forced is met: 90 */
+    _Atomic int64_t reserved_ms; /* a log file may go when its last record is older: 72 h */
+    /* … and then goes in these hours of the day, local time; bit h is hour h … */
+    _Atomic uint32_t delete_hours;
+    atomic_uint disk_max_used; /* … or at any hour above so many percent in use: 75 */
+    atomic_uint disk_forced;   /* above it the oldest file goes whatever its age: 85 */
+    atomic_uint disk_warning;  /* above it appends are refused too, until disk_forced is met: 90 */
 };
 
 struct store_options {
     struct vfs *vfs; /* of the store's root folder; stays the caller's */
     struct clock *clock;
-    uint64_t log_file_size;              /* 1 GiB */
-    uint64_t queue_file_size;            /* 6,000,000 */
-    bool sync_flush;                     /* confirmed = flushed */
-    uint64_t flush_interval_ms;          /* asynchronous: how often, 500 */
-    uint32_t flush_least_pages;          /* … and only if that many 4 KiB pages are dirty, 4 */
-    uint64_t flush_thorough_interval_ms; /* … but whatever there is this often, 10000 */
-    uint64_t queue_flush_interval_ms;    /* 1000 */
-    uint32_t max_record_size;            /* a record that is bigger is refused: 4 MiB + 64 KiB */
+    uint64_t log_file_size;   /* 1 GiB */
+    uint64_t queue_file_size; /* 6,000,000 */
+    bool sync_flush;          /* confirmed = flushed */
+    uint32_t max_record_size; /* a record that is bigger is refused: 4 MiB + 64 KiB */
+    /* What is atomic may change: store_tune. */
+    _Atomic uint64_t flush_interval_ms; /* asynchronous: how often, 500 */
+    _Atomic uint32_t flush_least_pages; /* … and only if that many 4 KiB pages are dirty, 4 */
+    _Atomic uint64_t flush_thorough_interval_ms; /* … but whatever there is this often, 10000 */
+    _Atomic uint64_t queue_flush_interval_ms;    /* 1000 */
     struct store_retention retention;
     uint32_t index_slots, index_entries; /* of one index file: 5,000,000 and 20,000,000; 0: none */
     const int64_t *delays_ms;            /* by delay level, the first is level 1; kept */
@@ -80,6 +81,10 @@ must_check enum err store_open(const struct store_options *options, struct store
 /* Flushes and dispatches everything, writes the checkpoint, removes `abort`, frees; on an error it
  * frees all the same and `abort` stays. Nobody else is inside by now. */
 must_check enum err store_close(struct store *store, struct fault *why);
+
+/* Takes over what may change while the store is open: times of flushing, retention, and the largest
+ * record when that grows. Any thread. */
+void store_tune(struct store *store, const struct store_options *options);
 
 /* ---- queues ---- */
 

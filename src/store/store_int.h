@@ -420,6 +420,7 @@ struct cleaner {
 };
 
 void clean_init(struct store *store); /* at the end of opening */
+void retention_take(struct store *store, const struct store_retention *now);
 /* Before the seal: whatever was not swept yet gets its minimum, so that the next start counts the
  * same. */
 must_check enum err clean_minima(struct store *store, struct fault *why);

@@ -8,9 +8,12 @@ from harness import daemon as daemons, process, remoting as r, tap  # noqa: E402
 
 UPDATE_GROUP, RUNNING_INFO, CONSUME_DIRECTLY, CLONE, DELETE_TOPIC = 200, 307, 309, 314, 215
 TIME_SPAN, SYSTEM_TOPICS, VIEW_STATS, CLEAN_TOPICS, ALL_CONSUME_STATS = 303, 305, 315, 316, 317
+UPDATE_CONFIG, GET_CONFIG, UPDATE_NAMES_CONFIG, GET_NAMES_CONFIG = 25, 26, 318, 319
+GET_TOPIC, GET_GROUP, RESET, ROUTE, PUT_KV = 351, 352, 222, 105, 100
 GET_RUNTIME, TOPIC_STATS, CONSUME_STATS, ADVANCE_CLOCK = 28, 202, 208, 10001
 ALL_PRODUCERS, GROUP_TOPICS, SUBSCRIPTION = 328, 343, 345
-NOT_SUPPORTED, QUERY_NOT_FOUND, GROUP_NOT_EXIST, INVALID_PARAMETER = 3, 22, 26, 29
+SYSTEM_BUSY, NOT_SUPPORTED, MESSAGE_ILLEGAL, NO_PERMISSION = 2, 3, 13, 16
+QUERY_NOT_FOUND, GROUP_NOT_EXIST, INVALID_PARAMETER = 22, 26, 29
 SUBSCRIBED = 4
 LONG = "n" * 300
 
@@ -235,6 +238,159 @@ def _():
         client.request(DELETE_TOPIC, {"topic": "Counted"})
         refused(client.request(VIEW_STATS, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Counted"}), "a deleted topic",
                 r.SYSTEM_ERROR)
+
+
+# Settings -----------------------------------------------------------------------------------------------------------
+
+def change(client, code=UPDATE_CONFIG, **settings):
+    return client.request(code, body="".join("%s=%s\n" % pair for pair in settings.items()).encode())
+
+
+def changed(client, code=UPDATE_CONFIG, **settings):
+    answer = change(client, code, **settings)
+    tap.equal(answer.code, r.SUCCESS, "changing %s (%s)" % (settings, answer.remark))
+
+
+def settings_of(client, code=GET_CONFIG):
+    return dict(line.split("=", 1) for line in client.request(code).body.decode().splitlines())
+
+
+@tap.test("settings that are live change what the broker does, at once")
+def _():
+    with daemons.Daemon(settings={"brokerName": "broker-a", "autoCreateTopicEnable": "false"}) as own:
+        with r.Client(own.broker) as client, r.Client(own.names) as names:
+            make_topic(client, "Live")
+            refused(send(client, "New", b"x"), "no automatic topics", r.TOPIC_NOT_EXIST)
+            changed(client, autoCreateTopicEnable="true")
+            tap.equal(send(client, "New", b"x").code, r.SUCCESS, "an automatic topic")
+
+            tap.equal(send(client, "Live", b"x" * 5000).code, r.SUCCESS, "5000 bytes")
+            changed(client, maxMessageSize="4000")
+            refused(send(client, "Live", b"x" * 5000), "5000 bytes, 4000 are allowed", MESSAGE_ILLEGAL)
+            changed(client, maxMessageSize="6000000")
+            tap.equal(send(client, "Live", b"x" * 5500000).code, r.SUCCESS, "more than could be stored at the start")
+
+            tap.equal(pull(client, "Live", "fresh").code, r.SUCCESS, "a group that makes itself")
+            changed(client, autoCreateSubscriptionGroup="false")
+            refused(pull(client, "Live", "fresher"), "a group that may not", GROUP_NOT_EXIST)
+
+            changed(client, brokerPermission="4")
+            refused(send(client, "Live", b"x"), "a broker that may not be written", NO_PERMISSION)
+
+            def perm():
+                return names.request(ROUTE, {"topic": "Live"}).json()["queueDatas"][0]["perm"]
+            process.wait_until(lambda: perm() == 4, 10, "name servers know that it may not be written")
+            changed(client, brokerPermission="6")
+            tap.equal(send(client, "Live", b"x").code, r.SUCCESS, "and that it may again")
+            process.wait_until(lambda: perm() == 6, 10, "name servers know that it may again")
+
+            changed(client, maxTopics="1")
+            refused(send(client, "OneMore", b"x"), "too many topics", SYSTEM_BUSY)
+
+
+@tap.test("a change of settings is whole or nothing, and what cannot be is refused with the reason")
+def _():
+    with connect() as client:
+        before = client.request(GET_CONFIG)
+        for settings, code, word in (
+                ({"maxTopics": 7, "flushDiskType": "SYNC_FLUSH"}, NO_PERMISSION, "flushDiskType"),
+                ({"maxTopics": 7, "listenPort": "1"}, NO_PERMISSION, "listenPort"),
+                ({"maxTopics": 7, "maxTopicz": "8"}, INVALID_PARAMETER, "did you mean maxTopics"),
+                ({"maxTopics": 7, "fileReservedTime": "long"}, INVALID_PARAMETER, "fileReservedTime"),
+                ({"maxTopics": 7, "deleteWhen": "25"}, INVALID_PARAMETER, "deleteWhen"),
+                ({"maxTopics": 7, LONG: "x"}, INVALID_PARAMETER, "nnnn")):
+            answer = change(client, **settings)
+            refused(answer, "%s" % settings, code)
+            tap.check(word in answer.remark, "%r does not say %r" % (answer.remark, word))
+        refused(client.request(UPDATE_CONFIG, body=b"maxTopics=7\n\\u12"), "a broken escape", INVALID_PARAMETER)
+        after = client.request(GET_CONFIG)
+        tap.equal((after.body, after.ext), (before.body, before.ext), "settings")
+        changed(client, fileReservedTime="48", deleteWhen="02;14")
+        table = settings_of(client)
+        tap.equal((table["fileReservedTime"], table["deleteWhen"]), ("48", "02;14"), "settings")
+        tap.check(client.request(GET_CONFIG).ext != before.ext, "the version")
+
+
+@tap.test("changed settings outlive a crash right after the answer; the command line wins over them")
+def _():
+    with daemons.Daemon(settings={"brokerName": "broker-a"}) as own:
+        with r.Client(own.broker) as client:
+            changed(client, maxMessageSize="5000", logLevel="warn")
+        own.kill9()
+        own.start()
+        with r.Client(own.broker) as client:
+            tap.equal(settings_of(client)["maxMessageSize"], "5000", "after a crash")
+            refused(send(client, "T", b"x" * 5001), "what is too big since", MESSAGE_ILLEGAL)
+        own.stop()
+        with open(os.path.join(own.folder, "config", "changed.conf"), encoding="utf-8") as file:
+            text = file.read()
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        tap.equal(lines, ["maxMessageSize=5000", "logLevel=warn"], "the file")
+        own.settings["maxMessageSize"] = "6000"
+        own.start()
+        with r.Client(own.broker) as client:
+            tap.equal(settings_of(client)["maxMessageSize"], "6000", "with --set")
+
+
+@tap.test("a name server shows and changes its settings as a broker does")
+def _():
+    with daemons.Daemon(roles="names") as own:
+        with r.Client(own.names) as names:
+            tap.equal(settings_of(names, GET_NAMES_CONFIG)["orderMessageEnable"], "false", "before")
+            refused(change(names, UPDATE_NAMES_CONFIG, namesrvListenPort=1), "its port", NO_PERMISSION)
+            changed(names, UPDATE_NAMES_CONFIG, orderMessageEnable="true")
+            tap.equal(settings_of(names, GET_NAMES_CONFIG)["orderMessageEnable"], "true", "after")
+        own.kill9()
+        own.start()
+        with r.Client(own.names) as names:
+            tap.equal(settings_of(names, GET_NAMES_CONFIG)["orderMessageEnable"], "true", "after a crash")
+    with connect() as client, r.Client(daemon.names) as names:
+        names.request(PUT_KV, {"namespace": "ORDER_TOPIC_CONFIG", "key": "Seen", "value": "broker-a:2"})
+        tap.equal(names.request(ROUTE, {"topic": "Seen"}).json().get("orderTopicConf"), None, "not in the route")
+        changed(names, UPDATE_NAMES_CONFIG, orderMessageEnable="true")
+        tap.equal(names.request(ROUTE, {"topic": "Seen"}).json().get("orderTopicConf"), "broker-a:2", "in the route")
+        tap.equal(settings_of(client)["orderMessageEnable"], "true", "one process, one table")
+
+
+# Crashes ------------------------------------------------------------------------------------------------------------
+
+@tap.test("what an operator changed is there after a crash right behind the answer")
+def _():
+    with daemons.Daemon(settings={"brokerName": "broker-a"}) as own:
+        def crash():
+            own.kill9()
+            own.start()
+
+        with r.Client(own.broker) as client:
+            make_topic(client, "Safe")
+            for i in range(5):
+                send(client, "Safe", b"%d" % i)
+        crash()
+        with r.Client(own.broker) as client:
+            tap.equal(client.request(GET_TOPIC, {"topic": "Safe"}).json()["readQueueNums"], 2, "a new topic")
+            make_topic(client, "Safe", queues=5)
+            make_group(client, "safe_group")
+        crash()
+        with r.Client(own.broker) as client:
+            tap.equal(client.request(GET_TOPIC, {"topic": "Safe"}).json()["readQueueNums"], 5, "a changed topic")
+            tap.equal(client.request(GET_GROUP, {"group": "safe_group"}).code, r.SUCCESS, "a group")
+            commit(client, "safe_group", "Safe", 5)
+            answer = client.request(RESET, {"group": "safe_group", "topic": "Safe", "timestamp": 0, "isForce": True})
+            tap.equal(answer.code, r.SUCCESS, "reset (%s)" % answer.remark)
+        crash()
+        with r.Client(own.broker) as client:
+            tap.equal(offset_of(client, "safe_group", "Safe"), 0, "a reset")
+            make_group(client, "safe_clone")
+            commit(client, "safe_group", "Safe", 3)
+            client.request(CLONE, {"srcGroup": "safe_group", "destGroup": "safe_clone", "topic": "Safe"})
+            tap.equal(client.request(DELETE_TOPIC, {"topic": "Safe2"}).code, r.SUCCESS, "no topic")
+        crash()
+        with r.Client(own.broker) as client:
+            tap.equal(offset_of(client, "safe_clone", "Safe"), 3, "a clone")
+            tap.equal(client.request(DELETE_TOPIC, {"topic": "Safe"}).code, r.SUCCESS, "deleting")
+        crash()
+        with r.Client(own.broker) as client:
+            refused(client.request(GET_TOPIC, {"topic": "Safe"}), "a deleted topic", r.TOPIC_NOT_EXIST)
 
 
 tap.main()

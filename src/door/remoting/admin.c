@@ -5,13 +5,12 @@
 
 #define TOPICS_MAX 4096 /* named in one request */
 
-/* Answers a failure, or success without a body. */
 void answer_fate(const struct request *rq, enum err err, const struct fault *why)
 {
     if (err)
         answer_fault(rq, err == ERR_TOO_BIG ? ERR_NO_MEMORY : err, why);
     else
-        answer(rq, RES_SUCCESS, NULL);
+        answer_saved(rq, NULL);
 }
 
 /* ---- topics ---- */
@@ -308,7 +307,7 @@ void admin_reset(struct door *door, struct request *rq)
               LOG_QUOTE(f.group), LOG_QUOTE(f.topic), (long long)f.timestamp, reset.n);
     struct buf body = buf_upto(BODY_MAX);
     reset_write(door, &reset, &body);
-    answer_buf(rq, &body);
+    answer_saved(rq, &body);
 }
 
 void admin_clone(struct door *door, struct request *rq)

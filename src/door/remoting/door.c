@@ -76,6 +76,16 @@ enum err door_open(const struct door_options *options, struct door **out)
     return OK;
 }
 
+void door_tune(struct door *door, const struct door_options *now)
+{
+    struct door_options *o = &door->options;
+    o->fast_failure = now->fast_failure;
+    o->max_sends_waiting = now->max_sends_waiting;
+    o->max_send_wait_ms = now->max_send_wait_ms;
+    o->store_replies = now->store_replies;
+    o->max_message_size = now->max_message_size;
+}
+
 void door_stop(struct door *door)
 {
     if (door)

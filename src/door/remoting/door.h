@@ -21,6 +21,13 @@ struct door;
 
 enum door_side { SIDE_NAMES, SIDE_BROKER, DOOR_SIDES };
 
+/* Somebody who must not be told of a change before it is safe. */
+struct saved_wait {
+    struct link link;
+    /* Called once, on any thread. */
+    void (*done)(struct saved_wait *wait, enum err err, const struct fault *why);
+};
+
 struct door_options {
     struct names *names;   /* NULL: no name server here */
     struct broker *broker; /* NULL: no broker here */
@@ -41,15 +48,25 @@ struct door_options {
     /* Flow control: more sends than this wait for the disk, or one so long, and further ones are
      * refused.
      */
-    bool fast_failure;
-    size_t max_sends_waiting;
-    uint64_t max_send_wait_ms;
-    bool store_replies;
-    uint32_t max_message_size;
+    atomic_bool fast_failure; /* what is atomic may change: door_tune */
+    _Atomic size_t max_sends_waiting;
+    _Atomic uint64_t max_send_wait_ms;
+    atomic_bool store_replies;
+    _Atomic uint32_t max_message_size;
     const char *version; /* of this software */
     /* All settings as a file of properties; NULL: none are told. Any thread. */
-    void (*print_config)(void *user, struct buf *out);
+    void (*print_config)(void *user, struct buf *out, struct data_version *version);
+    /* Changes settings, given as a file of properties: all of them or none. NULL: none can be.
+     * ERR_INVALID (no such key, a value that makes no sense), ERR_DENIED (one that cannot change
+     * now), ERR_NO_MEMORY. Any thread. */
+    enum err (*change_config)(void *user, struct bytes text, struct fault *why);
+    /* Calls `done` when everything that operators have changed so far is on the disk, or could not
+     * be brought there. NULL: nobody waits for that. Any thread. */
+    void (*await_saved)(void *user, struct saved_wait *wait);
 };
+
+/* Takes over what may change while the door is open. Any thread. */
+void door_tune(struct door *door, const struct door_options *options);
 
 must_check enum err door_open(const struct door_options *options, struct door **out);
 /* The loops run no more and are about to be closed: nothing is posted from one to another now. */

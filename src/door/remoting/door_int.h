@@ -33,6 +33,7 @@ struct door {
     _Atomic size_t parked_long;   /* bytes of long texts that waiting pulls keep */
     _Atomic size_t sends_waiting; /* for the disk */
     _Atomic size_t ask_bytes;     /* of questions to clients that wait */
+    _Atomic size_t saves_waiting; /* changes that an operator made and that are not saved yet */
     atomic_bool closing;          /* door_stop was called */
     struct log_limit bad_input, not_stored, busy, ends_refused;
 };
@@ -95,6 +96,8 @@ void reply_end_body(struct reply *r, struct bytes body);
 void answer(const struct request *rq, int32_t code, const char *remark /* or NULL */);
 void answer_body(const struct request *rq, struct bytes body); /* SUCCESS */
 void answer_buf(const struct request *rq, struct buf *body); /* the same, or its failure; clears */
+/* SUCCESS with this body (NULL: none), once what was changed is on the disk; saved.c. Clears it. */
+void answer_saved(const struct request *rq, struct buf *body);
 /* The protocol's code for a failure below the door, with its sentence as remark. */
 void answer_fault(const struct request *rq, enum err err, const struct fault *why);
 int32_t response_code_of(enum err err);
@@ -215,6 +218,7 @@ void queue_key_write(const struct door *door, struct json_out *w, struct bytes t
                      int32_t queue_id); /* a message queue as the key of a member */
 void consume_stats_write(const struct door *door, struct json_out *w,
                          const struct consume_stat *stats, size_t n, double per_second);
+/* A change has failed, or is answered once it is saved. */
 void answer_fate(const struct request *rq, enum err err, const struct fault *why);
 
 /* crowd.c */
@@ -239,8 +243,8 @@ handler admin_topic_set, admin_topic_delete, admin_topic_get, admin_topics, admi
 handler survey_group_topics, survey_subscription, survey_time_span, survey_system_topics,
     survey_producers, survey_consume_stats, survey_stat;
 handler crowd_consumers, crowd_producers, crowd_running_info, crowd_consume_directly;
-handler runtime_info, runtime_config, runtime_delete_expired, runtime_clean_queues,
-    runtime_clean_topics;
+handler runtime_info, runtime_config, runtime_config_change, runtime_delete_expired,
+    runtime_clean_queues, runtime_clean_topics;
 handler client_heartbeat, client_check, client_unregister, client_list;
 handler offset_query, offset_update, offset_max, offset_min, offset_search, offset_earliest;
 handler route_register, route_unregister, route_by_topic, route_clusters, route_wipe_write,

@@ -126,9 +126,10 @@ void runtime_info(struct door *door, struct request *rq)
 void runtime_config(struct door *door, struct request *rq)
 {
     struct buf body = buf_upto(BODY_MAX), version = buf_upto(1024);
+    struct data_version number = {0};
     if (door->options.print_config)
-        door->options.print_config(door->options.user, &body);
-    data_version_body_write(&version, &(struct data_version){0});
+        door->options.print_config(door->options.user, &body, &number);
+    data_version_body_write(&version, &number);
     struct return_address to = return_address_of(rq);
     struct reply r;
     if (body.err || version.err) {
@@ -139,6 +140,20 @@ void runtime_config(struct door *door, struct request *rq)
     }
     buf_clear(&body);
     buf_clear(&version);
+}
+
+/* UPDATE_BROKER_CONFIG and UPDATE_NAMESRV_CONFIG: a process has one table of settings for both. */
+void runtime_config_change(struct door *door, struct request *rq)
+{
+    struct fault why = {0};
+    const struct door_options *o = &door->options;
+    enum err err = o->change_config ? o->change_config(o->user, rq->body, &why) : ERR_UNSUPPORTED;
+    if (err) {
+        answer_fault(rq, err, &why);
+        return;
+    }
+    log_event(door->log, LOG_INFO, "settings changed text=%s", LOG_QUOTE(rq->body));
+    answer_saved(rq, NULL);
 }
 
 void runtime_delete_expired(struct door *door, struct request *rq)
