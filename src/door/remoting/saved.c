@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define SAVES_MAX 10000
+
 struct saved {
     struct saved_wait wait;
     struct post post;
@@ -23,6 +25,7 @@ static void saved_over(struct post *post)
 {
     struct saved *s = list_entry(post, struct saved, post);
     struct reply r;
+    atomic_fetch_sub_explicit(&s->to.session->door->saves_waiting, 1, memory_order_relaxed);
     char remark[sizeof s->why.text + 128];
     (void)snprintf(remark, sizeof remark,
                    "the change counts, but a crash would undo it: it is not saved (%s); saving is "
@@ -57,13 +60,16 @@ void answer_saved(const struct request *rq, struct buf *body)
         answer_buf(rq, body);
         return;
     }
-    struct saved *s = calloc(1, sizeof *s);
+    _Atomic size_t *waiting = &rq->session->door->saves_waiting;
+    bool many = atomic_load_explicit(waiting, memory_order_relaxed) >= SAVES_MAX;
+    struct saved *s = many ? NULL : calloc(1, sizeof *s);
     if (!s) {
         buf_clear(body);
-        answer_fault(rq, ERR_NO_MEMORY,
-                     NULL); /* it counts, and is saved, but nobody can say when */
+        answer(rq, RES_SYSTEM_BUSY,
+               "the change counts, but too many wait to hear that theirs is saved");
         return;
     }
+    atomic_fetch_add_explicit(waiting, 1, memory_order_relaxed);
     s->wait.done = saved_done;
     s->post = (struct post){.run = saved_over};
     s->to = return_address_of(rq);
