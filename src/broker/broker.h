@@ -67,6 +67,8 @@ struct broker_options {
     int32_t default_queues;
     int32_t dlq_perm; /* of the topics of dead letters, when they are made */
     bool auto_topics, auto_groups, trace_on;
+    bool trace_topic; /* make the topic of that name, for traces of messages */
+    const char *trace_topic_name;
     atomic_bool long_polling;
     bool sql92;                    /* enablePropertyFilter */
     atomic_bool client_side_reset; /* offsets are reset by the clients, as before 5.0 */

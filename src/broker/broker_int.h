@@ -171,7 +171,7 @@ struct broker {
     struct clock *peer_clock; /* what depends on clients speaking up in time goes by this one */
     const struct broker_out *out;
     struct broker_options set; /* its texts are copies */
-    char *texts[3];
+    char *texts[4];
     struct buf added; /* properties that every message gets, as text */
     char note[512];
     struct filters filters;

@@ -59,6 +59,7 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     set->perm = now->perm;
     set->auto_topics = now->auto_topics;
     set->auto_groups = now->auto_groups;
+    set->trace_topic = now->trace_topic;
     set->dlq_perm = now->dlq_perm;
     set->long_polling = now->long_polling;
     set->short_polling_ms = now->short_polling_ms;
@@ -71,10 +72,12 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     set->max_groups = now->max_groups;
     set->max_clients = now->max_clients;
     b->filters.sql92 = now->sql92;
-    /* The template of automatic topics may be missing until now. Without memory they are refused.
-     */
+    /* The template of automatic topics, or the one for traces, may be missing until now. Without
+     * memory they still are. */
+    size_t topics = b->topics.n;
     enum err ignored = topics_add_system(b);
     (void)ignored;
+    after.topics_changed |= b->topics.n > topics;
     room_leave(&b->room);
     after_run(b, &after);
 }
@@ -108,9 +111,10 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
     b->out = options->out;
     b->set = *options;
     b->filters.sql92 = options->sql92;
-    const char **texts[] = {&b->set.cluster, &b->set.name, &b->set.region};
-    for (size_t i = 0; i < 3; i++) {
-        b->texts[i] = strdup(*texts[i]);
+    const char **texts[] = {&b->set.cluster, &b->set.name, &b->set.region,
+                            &b->set.trace_topic_name};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        b->texts[i] = strdup(*texts[i] ? *texts[i] : "");
         if (!b->texts[i])
             return ERR_NO_MEMORY;
         *texts[i] = b->texts[i];
@@ -188,7 +192,7 @@ static void broker_free(struct broker *b)
     map_clear(&b->waiting);
     buf_clear(&b->added);
     buf_clear(&b->forbidden);
-    for (i = 0; i < 3; i++)
+    for (i = 0; i < sizeof b->texts / sizeof *b->texts; i++)
         free(b->texts[i]);
     room_clear(&b->room);
     free(b);

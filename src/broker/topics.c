@@ -241,6 +241,7 @@ enum err topics_add_system(struct broker *b)
         {b->set.cluster, 16, both | PERM_INHERIT},
         {b->set.name, 1, both | PERM_INHERIT},
         {"OFFSET_MOVED_EVENT", 1, both},
+        {b->set.trace_topic ? b->set.trace_topic_name : "", 1, both},
         {"SCHEDULE_TOPIC_XXXX", 18, both},
         {reply, 1, both},
         {revive, 8, both},

@@ -158,6 +158,8 @@ static struct broker_options broker_options_of(struct house *h, const struct set
         .auto_topics = s->auto_topics,
         .auto_groups = s->auto_groups,
         .trace_on = s->trace_on,
+        .trace_topic = s->trace_topic,
+        .trace_topic_name = s->trace_topic_name,
         .client_side_reset = !s->server_side_reset,
         .long_polling = s->long_polling,
         .sql92 = s->sql92,

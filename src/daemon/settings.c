@@ -113,6 +113,11 @@ static enum err check_name(const char *value, struct fault *why)
                     : fault_set(why, ERR_INVALID, "a name of at least one letter");
 }
 
+static enum err check_topic(const char *value, struct fault *why)
+{
+    return topic_name_check(bytes_str(value), why);
+}
+
 static enum err check_not_empty(const char *value, struct fault *why)
 {
     return value[0] ? OK : fault_set(why, ERR_INVALID, "it must not be empty");
@@ -241,7 +246,15 @@ static const struct conf_option options[] = {
         "useServerSideResetOffset", server_side_reset, "true",
         "a reset of offsets counts at once and is told with the next pull; false: the members of "
         "the group are told to see to it"),
-    BOOL("traceOn", trace_on, "true", "value of TRACE_ON that clients are told"),
+    BOOL("traceOn", trace_on, "true",
+         "value of TRACE_ON that clients are told: whether those that trace their messages shall "
+         "do so"),
+    LIVE_BOOL(
+        "traceTopicEnable", trace_topic, "false",
+        "have the topic for traces from the start; otherwise it comes to be with the first trace, "
+        "where topics may"),
+    TEXT("msgTraceTopicName", trace_topic_name, "RMQ_SYS_TRACE_TOPIC", check_topic,
+         "name of that topic"),
 
     LIVE_INT("maxMessageSize", max_message_size, "4194304", 1024, 15 * 1024 * 1024,
              "largest message body, in bytes"),

@@ -19,11 +19,11 @@ struct settings {
     /* who we are */
     char names_addr[CONF_TEXT_MAX], cluster[CONF_TEXT_MAX], broker_name[CONF_TEXT_MAX],
         broker_ip1[CONF_TEXT_MAX];
-    char region[CONF_TEXT_MAX];
+    char region[CONF_TEXT_MAX], trace_topic_name[CONF_TEXT_MAX];
     int64_t broker_id, register_period_ms;
     int broker_role;
     /* topics and groups */
-    bool auto_topics, auto_groups, trace_on, store_replies, server_side_reset;
+    bool auto_topics, auto_groups, trace_on, trace_topic, store_replies, server_side_reset;
     int64_t default_queues, recent_ratio, broker_perm, dlq_perm, max_topics, max_groups,
         max_clients, client_expire_ms;
     /* messages */
