@@ -13,5 +13,10 @@ bool topic_is_own(const struct broker *b, struct bytes name); /* a broker has it
  * text. `*out` is in the arena. ERR_INVALID with a sentence, ERR_TOO_BIG. */
 must_check enum err attributes_change(struct bytes current, struct bytes changes, bool creating,
                                       struct arena *arena, struct bytes *out, struct fault *why);
+/* The value of one attribute, if it is a text; empty: there is none. */
+struct bytes attribute_get(struct bytes attributes, struct bytes key, struct arena *arena);
+
+/* How messages are recognised that were stored before: UNIQ_KEY, OFF, or a property's name. */
+#define DEDUP_ATTRIBUTE "dedup.key"
 
 #endif

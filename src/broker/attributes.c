@@ -11,7 +11,8 @@
 struct attribute {
     const char *key;
     bool changeable;
-    const char *const *values; /* NULL-ended; NULL: a number from -1 on */
+    const char *const *values; /* NULL-ended; NULL: a number from -1 on, or what `valid` says */
+    bool (*valid)(struct bytes value);
 };
 
 static const char *const queue_types[] = {"SimpleCQ", NULL};
@@ -20,10 +21,11 @@ static const char *const message_types[] = {"UNSPECIFIED", "NORMAL",      "FIFO"
                                             "DELAY",       "TRANSACTION", NULL};
 
 static const struct attribute known[] = {
-    {"queue.type", false, queue_types},
-    {"cleanup.policy", false, cleanup_policies},
-    {"message.type", true, message_types},
-    {"reserve.time", true, NULL},
+    {"queue.type", false, queue_types, NULL},
+    {"cleanup.policy", false, cleanup_policies, NULL},
+    {"message.type", true, message_types, NULL},
+    {"reserve.time", true, NULL, NULL},
+    {DEDUP_ATTRIBUTE, true, NULL, prop_name_valid}, /* our own */
 };
 
 struct change {
@@ -42,6 +44,8 @@ static const struct attribute *attribute_find(struct bytes key)
 static bool value_allowed(const struct attribute *a, struct bytes value)
 {
     int64_t number;
+    if (a->valid)
+        return a->valid(value);
     if (!a->values)
         return bytes_to_i64(value, &number) && number >= -1;
     for (const char *const *v = a->values; *v; v++)
@@ -172,4 +176,16 @@ enum err attributes_change(struct bytes current, struct bytes text, bool creatin
     }
     buf_clear(&made);
     return err;
+}
+
+struct bytes attribute_get(struct bytes attributes, struct bytes key, struct arena *arena)
+{
+    const struct json *object = NULL;
+    if (attributes.len == 0 || json_parse(attributes, arena, &object, NULL))
+        return (struct bytes){0};
+    json_each(node, object) {
+        if (bytes_equal(node->key->text, key) && node->type == JSON_STRING)
+            return node->text;
+    }
+    return (struct bytes){0};
 }

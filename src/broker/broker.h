@@ -11,9 +11,10 @@
  *     holds     readers that wait for a message to arrive
  *     delays    messages that wait for their time; retries and dead letters
  *     txn       messages that wait for their producer's decision
+ *     dedup     messages that were stored before are not stored again
  *     tables    the four JSON files under config/, as Apache has them
  *
- * Room: core (1), one for all of the above.
+ * Room: core (1), one for all of the above but dedup, which has its own (1).
  * Threads: verbs from any thread. The turns at the end are called by whoever the house decides.
  */
 #ifndef BROKER_BROKER_H
@@ -86,6 +87,11 @@ struct broker_options {
     int32_t txn_check_max;   /* 15 */
     int64_t reserved_ms;     /* fileReservedTime: nothing stays open for longer */
     uint32_t max_halves;     /* open at once */
+    /* By what messages are recognised that were stored before, where a topic does not say itself:
+     * "UNIQ_KEY", or the name of a property; empty or NULL: not at all. */
+    const char *dedup_key;
+    uint64_t dedup_window_ms; /* 600 s */
+    uint64_t dedup_max_keys;  /* 24 bytes each at most */
 };
 
 must_check enum err broker_open(const struct broker_options *options, struct broker **out,
@@ -128,14 +134,16 @@ struct produce {
     uint32_t first, count;   /* its messages in desk->stored */
     bool wait;               /* the producer wants to wait for `confirmed` */
     char uniq_key[65];       /* transactionId of the answer */
+    uint32_t known;          /* so many of its messages were stored before and are not again */
 
     /* The desk's notes. */
     int32_t delay_level;
     bool delay_given;
-    bool is_half;        /* a transaction begins with it … */
-    uint32_t immunity_s; /* … that nobody is asked for so soon … */
-    struct half *half;   /* … and this is its entry, while it is being stored */
-    size_t gap;          /* room behind the properties, for what is known only later */
+    bool is_half;                     /* a transaction begins with it … */
+    uint32_t immunity_s;              /* … that nobody is asked for so soon … */
+    struct half *half;                /* … and this is its entry, while it is being stored */
+    size_t gap;                       /* room behind the properties, for what is known only later */
+    char dedup_by[PROP_NAME_MAX + 1]; /* what it is recognised by; empty: it is not */
 };
 
 /* A loop's own place to prepare messages: buffers that are used again and again. */
@@ -146,7 +154,8 @@ const struct stored *desk_stored(const struct desk *desk); /* of the last broker
 
 /* Stores all requests of one loop turn with one visit to the core and one to the log, in order.
  * Each request's fate is in itself; `*end` is the position that must be confirmed for all of them,
- * 0 when nothing was stored. */
+ * 0 when nothing was stored. A message that was stored before (dedup) has the fate of the first
+ * one, and what must be confirmed is that. */
 void broker_produce(struct broker *broker, struct desk *desk, struct produce *requests, size_t n,
                     uint64_t *end);
 
@@ -532,6 +541,12 @@ struct broker_numbers {
     /* Transactions: open now; since the start. */
     size_t txn_open;
     uint64_t txn_committed, txn_rolled_back, txn_checks, txn_given_up;
+
+    /* dedup */
+    uint64_t duplicates;     /* messages that were not stored again */
+    uint64_t keys;           /* that are remembered now … */
+    uint64_t keys_bytes;     /* … and the memory for them */
+    uint64_t keys_displaced; /* that had to go before their time, because there were too many */
 };
 void broker_numbers(struct broker *broker, struct broker_numbers *out);
 
@@ -558,6 +573,9 @@ void broker_hold_turn(struct broker *broker);   /* wakes readers whose time is u
 void broker_client_turn(struct broker *broker); /* forgets clients that were silent too long */
 /* Writes the tables that changed. One caller at a time. */
 must_check enum err broker_save_turn(struct broker *broker, struct fault *why);
+
+/* Forgets what was stored too long ago to be recognised (dedup), and gives memory back. */
+void broker_dedup_turn(struct broker *broker);
 
 /* What a turn of a service did, for the operator. Services move messages that waited for something:
  * their time, a decision, an acknowledgement. */

@@ -45,7 +45,8 @@ struct topic {
     struct topic_settings set; /* its slices point into this allocation */
     struct queue **queues;     /* handles by queue number, filled on first use */
     int32_t n_queues;
-    bool rescued; /* by topics_add_stored, which may still find more queues of it */
+    bool rescued;       /* by topics_add_stored, which may still find more queues of it */
+    struct bytes dedup; /* what the topic says of it; empty: as the broker's settings say */
     char text[];
 };
 
@@ -171,12 +172,14 @@ struct broker {
     struct clock *peer_clock; /* what depends on clients speaking up in time goes by this one */
     const struct broker_out *out;
     struct broker_options set; /* its texts are copies */
-    char *texts[4];
+    char *texts[5];
     struct buf added; /* properties that every message gets, as text */
     char note[512];
     struct filters filters;
 
-    struct numbers numbers; /* partly in the room */
+    struct numbers numbers;  /* partly in the room */
+    struct dedup *dedup;     /* has a room of its own */
+    _Atomic bool dedup_used; /* some topic has it, or had */
 
     struct room room; /* core */
     struct dice dice;
@@ -381,6 +384,17 @@ bool txn_unsettled(const struct broker *b);
 void txn_settle_last(struct broker *b);
 void txn_free(struct txn *txn);
 void txn_numbers(const struct txn *txn, struct broker_numbers *out); /* room: core */
+
+/* ---- dedup.c ---- */
+
+must_check enum err dedup_open(struct broker *b);
+void dedup_close(struct broker *b);
+/* Room: core. What a topic's attributes say of it, in the arena; empty: nothing. */
+struct bytes dedup_of_topic(struct broker *b, const struct topic_settings *set,
+                            struct arena *arena);
+void dedup_numbers(struct broker *b, struct broker_numbers *out);
+/* dedup_load.c: fills the table from the log, before anybody sends. */
+must_check enum err dedup_load(struct broker *b);
 
 /* ---- save.c, room: core ---- */
 

@@ -25,6 +25,8 @@ enum err broker_open(const struct broker_options *options, struct broker **out, 
         err = b->vfs->calls->mkdir(b->vfs, "config", why);
     if (!err)
         err = core_fill(b, why);
+    if (!err)
+        err = dedup_load(b);
     if (err) {
         broker_free(b);
         return err;
@@ -111,9 +113,10 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
     b->out = options->out;
     b->set = *options;
     b->filters.sql92 = options->sql92;
-    const char **texts[] = {&b->set.cluster, &b->set.name, &b->set.region,
-                            &b->set.trace_topic_name};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    enum { TEXTS = sizeof b->texts / sizeof *b->texts };
+    const char **texts[TEXTS] = {&b->set.cluster, &b->set.name, &b->set.region,
+                                 &b->set.trace_topic_name, &b->set.dedup_key};
+    for (size_t i = 0; i < TEXTS; i++) {
         b->texts[i] = strdup(*texts[i] ? *texts[i] : "");
         if (!b->texts[i])
             return ERR_NO_MEMORY;
@@ -129,7 +132,7 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
         map_init(maps[i], dice_next(&b->dice));
     numbers_init(b);
     b->hold_tick = clock_ns(b->clock) / HOLD_SLOT_NS;
-    return OK;
+    return dedup_open(b);
 }
 
 /* MSG_REGION, TRACE_ON and CLUSTER are the same for every message, so their text is made once. */
@@ -186,6 +189,7 @@ static void broker_free(struct broker *b)
         free(each);
     delay_free(b->delay);
     txn_free(b->txn);
+    dedup_close(b);
     map_clear(&b->topics);
     map_clear(&b->groups);
     map_clear(&b->progress);

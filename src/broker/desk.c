@@ -39,6 +39,8 @@ void desk_close(struct desk *desk)
     free(desk->drafts);
     free(desk->stored);
     free(desk->text);
+    free(desk->notes);
+    free(desk->places);
     free(desk);
 }
 
@@ -129,10 +131,11 @@ static bool desk_reserve(struct desk *desk, struct produce *requests, size_t n)
         requests[i].err = request_measure(&requests[i], &m, &t);
         if (requests[i].err)
             continue;
+        requests[i].count = (uint32_t)m;
         messages += m;
-        text += t + m * (desk->broker->added.len + UNIQ_TEXT_MAX + 1);
+        text += t + m * (desk->broker->added.len + UNIQ_TEXT_MAX + DEDUP_PLACE_TEXT + 1);
     }
-    return desk_clear(desk, messages, text);
+    return desk_clear(desk, messages, text) && notes_clear(desk, messages);
 }
 
 /* ---- what a message asks for ---- */
@@ -151,6 +154,7 @@ static enum prop_kind prop_kind(struct bytes name)
         KNOWN("TRACE_ON", KIND_OURS),
         KNOWN("CLUSTER", KIND_OURS),
         KNOWN("POP_CK", KIND_OURS),
+        KNOWN("DEDUP_PLACE", KIND_OURS),
         KNOWN("DELAY", KIND_DELAY),
         KNOWN("TRAN_MSG", KIND_HALF),
         KNOWN("PGROUP", KIND_GROUP),
@@ -319,6 +323,16 @@ struct wr desk_props(struct desk *desk, const struct produce *r)
     return w;
 }
 
+/* What says that it is the copy of another is not recognised by its key. */
+static void place_note(struct desk *desk, const struct produce *r, const struct asks *asks,
+                       struct wr *props)
+{
+    bool a_copy = asks->kinds & (1u << KIND_REAL | 1u << KIND_TIMED) && asks->level <= 0;
+    uint32_t place = note_key(desk, r, a_copy ? (struct bytes){0} : asks->uniq_key);
+    if (place > 0)
+        props_add_int(props, PROP_DEDUP_PLACE, place);
+}
+
 static enum err message_prepare(struct desk *desk, struct produce *r, const struct batch_item *item,
                                 struct asks *asks)
 {
@@ -331,6 +345,8 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
     bool open_end =
         !r->batch && (asks->level > 0 || asks->is_half || bytes_start(r->topic, RETRY_PREFIX));
     props_copy(&props, item->props, asks, drops(asks, open_end));
+    if (desk->noting)
+        place_note(desk, r, asks, &props);
     char made[ID_TEXT_MAX];
     if (asks->uniq_key.len == 0) {
         size_t len = id_make(&desk->ids, desk->now_ms, made);
@@ -374,6 +390,8 @@ static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks 
     if (refused)
         return refused;
     struct bytes key = asks->uniq_key, wait = asks->wait;
+    if (desk->noting)
+        notes_batch(desk, r->count);
     struct rd rd = rd_over(r->body);
     struct batch_item item;
     for (bool more;;) {

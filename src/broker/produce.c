@@ -4,6 +4,7 @@
  *     prepare    properties and CRC, at the desk                          no key
  *     place      topic, permission, queue; detours (delay, half           core
  *                messages, dead letters)
+ *     dedup      what was stored before is left out, where that is wanted dedup
  *     store      all that is left, at once                                the log's own
  */
 #include "broker/produce_int.h"
@@ -19,8 +20,11 @@ void broker_produce(struct broker *b, struct desk *desk, struct produce *request
     struct after after;
     after_init(&after);
     *end = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        requests[i].known = 0;
+        requests[i].dedup_by[0] = 0;
         requests[i].err = request_check(b, &requests[i], i > 0 ? &requests[i - 1] : NULL);
+    }
     desk_prepare(desk, requests, n);
 
     size_t kept = 0; /* the drafts of refused requests are left out */
@@ -31,8 +35,11 @@ void broker_produce(struct broker *b, struct desk *desk, struct produce *request
             r->err = request_place(desk, r, &after);
         if (r->err)
             continue;
-        if (r->first != kept)
+        if (r->first != kept) {
             memmove(&desk->drafts[kept], &desk->drafts[r->first], r->count * sizeof *desk->drafts);
+            if (desk->noting)
+                notes_move(desk, kept, r->first, r->count);
+        }
         r->first = (uint32_t)kept;
         kept += r->count;
     }
@@ -188,6 +195,8 @@ static enum err request_place(struct desk *desk, struct produce *r, struct after
         if (topic->set.multi_tag)
             draft->sys_flag |= SYS_MULTI_TAGS;
     }
+    if (desk->noting)
+        dedup_choose(desk, r, topic);
     return r->gap ? request_divert(desk, r, dead, after) : OK;
 }
 
@@ -199,7 +208,7 @@ static void requests_fail(struct desk *desk, struct produce *requests, size_t n,
     struct fault state = {0};
     (void)store_state(desk->broker->store, &state);
     for (size_t i = 0; i < n; i++) {
-        if (requests[i].err)
+        if (requests[i].err || requests[i].known == requests[i].count)
             continue;
         requests[i].err = fault_set(&requests[i].why, err, "the message was not stored: %s",
                                     state.text[0] ? state.text : err_text(err));
@@ -221,12 +230,17 @@ static void request_answer(const struct desk *desk, struct produce *r)
 
 static void requests_store(struct desk *desk, struct produce *requests, size_t n, uint64_t *end)
 {
-    uint64_t upto;
-    enum err err = store_append(desk->broker->store, desk->drafts, desk->n, desk->stored, &upto);
-    if (err) {
+    struct broker *b = desk->broker;
+    if (desk->guarded)
+        dedup_begin(desk, requests, n, end);
+    uint64_t upto = *end;
+    enum err err = OK;
+    if (desk->n > 0)
+        err = store_append(b->store, desk->drafts, desk->n, desk->stored, &upto);
+    if (desk->guarded)
+        dedup_end(desk, requests, n, err);
+    if (err)
         requests_fail(desk, requests, n, err);
-        return;
-    }
     *end = upto;
     for (size_t i = 0; i < n; i++)
         if (!requests[i].err)

@@ -5,6 +5,19 @@
 
 #include "broker/broker_int.h"
 
+/* What one message is recognised by, and what became of that; dedup.c. */
+struct dedup_note {
+    struct bytes key;      /* its own UNIQ_KEY, or what the topic chose; empty: it has none */
+    uint32_t place;        /* so many before it in its batch have the same UNIQ_KEY */
+    uint32_t followers;    /* of the first one with a key: so many more of the batch have it */
+    uint64_t hash, number; /* in the table; number 0: it is not */
+    uint32_t request;      /* that it belongs to */
+    uint32_t twin;         /* of a message that came earlier in this turn */
+    enum { NOTE_NEW, NOTE_KNOWN, NOTE_TWIN } fate;
+    int32_t queue_id;    /* of the first one, which … */
+    struct stored first; /* … is this */
+};
+
 struct desk {
     struct broker *broker;
     struct id_maker ids;
@@ -16,6 +29,12 @@ struct desk {
     uint8_t *text;   /* their properties */
     size_t text_cap;
     struct wr w; /* the free rest of it */
+    /* Only while some topic has dedup. */
+    bool noting;
+    bool guarded;             /* one of this turn's requests is for such a topic */
+    struct dedup_note *notes; /* one for each draft, before any is taken out */
+    uint32_t *places;         /* a hash set of the keys of one batch */
+    size_t notes_cap, n_noted;
 };
 
 /* Fills the desk with the messages of all requests that are not refused yet; first and count of a
@@ -73,6 +92,28 @@ void copy_draft(struct broker *b, const struct record *record, struct bytes topi
  * what may have been done before the last stop. */
 must_check bool copy_known(struct broker *b, const struct record *record,
                            const struct draft *draft);
+
+/* ---- dedup_desk.c: no key held ---- */
+
+#define PROP_DEDUP_PLACE BYTES("DEDUP_PLACE")
+#define DEDUP_PLACE_TEXT (sizeof "DEDUP_PLACE" + 12)
+/* Makes room for notes about so many messages, if somebody may want them. */
+must_check bool notes_clear(struct desk *desk, size_t messages);
+/* A batch of so many begins. */
+void notes_batch(struct desk *desk, size_t messages);
+/* Notes the UNIQ_KEY that the next draft came with; its place. */
+uint32_t note_key(struct desk *desk, const struct produce *r, struct bytes key);
+void notes_move(struct desk *desk, size_t to, size_t from, size_t n);
+
+/* ---- dedup.c ---- */
+
+/* Room: core. Whether and by what the messages of a request are recognised. */
+void dedup_choose(struct desk *desk, struct produce *r, const struct topic *topic);
+/* Enters the room of dedup and takes those drafts out of the desk that were stored before. */
+void dedup_begin(struct desk *desk, struct produce *requests, size_t n, uint64_t *end);
+/* The drafts that were left have been stored, or not: `err`. Everybody gets their answer into
+ * desk->stored, and the room is left. */
+void dedup_end(struct desk *desk, struct produce *requests, size_t n, enum err err);
 
 /* ---- retry.c ---- */
 

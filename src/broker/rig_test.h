@@ -36,7 +36,7 @@ struct rig {
     char warning[512];        /* the last one */
     const int64_t *delays_ms; /* the ladder; NULL: Apache's */
     size_t n_delays;
-    bool no_index;
+    bool no_index, sync_flush;
     int64_t reserved_ms; /* retention; 0: nothing is deleted in these tests */
 };
 
@@ -85,6 +85,7 @@ static inline enum err rig_start(struct rig *rig, struct fault *why)
         .clock = &rig->clock.clock,
         .log_file_size = 8 << 20,
         .queue_file_size = 20000,
+        .sync_flush = rig->sync_flush,
         .flush_interval_ms = 500,
         .flush_least_pages = 4,
         .flush_thorough_interval_ms = 10000,
@@ -171,6 +172,8 @@ static inline int rig_open(void **state)
         .txn_check_max = 15,
         .reserved_ms = INT64_C(72) * 3600 * 1000,
         .max_halves = 1000,
+        .dedup_window_ms = 600000,
+        .dedup_max_keys = 1000000,
     };
     assert_int_equal(rig_start(rig, &why), OK);
     *state = rig;

@@ -1,5 +1,5 @@
 /* topics.c - the settings of topics, and how a topic comes to be. */
-#include "broker/broker_int.h"
+#include "broker/admin_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,15 +64,24 @@ void topic_free(struct topic *topic)
 enum err topic_put(struct broker *b, const struct topic_settings *set, struct topic **out)
 {
     room_held(&b->room);
-    struct topic *topic = calloc(1, sizeof *topic + set->name.len + set->attributes.len);
-    if (!topic)
+    struct arena arena;
+    arena_init(&arena, ATTRIBUTES_ARENA);
+    struct bytes dedup = dedup_of_topic(b, set, &arena);
+    size_t text = set->name.len + set->attributes.len + dedup.len;
+    struct topic *topic = calloc(1, sizeof *topic + text);
+    if (!topic) {
+        arena_clear(&arena);
         return ERR_NO_MEMORY;
+    }
     topic->set = *set;
-    struct wr w = wr_over(topic->text, set->name.len + set->attributes.len);
+    struct wr w = wr_over(topic->text, text);
     topic->set.name = bytes_of(w.at, set->name.len);
     wr_bytes_of(&w, set->name);
     topic->set.attributes = bytes_of(w.at, set->attributes.len);
     wr_bytes_of(&w, set->attributes);
+    topic->dedup = bytes_of(w.at, dedup.len);
+    wr_bytes_of(&w, dedup);
+    arena_clear(&arena);
 
     struct topic *old = map_remove(&b->topics, set->name); /* its key is in it */
     enum err err = map_put(&b->topics, topic->set.name, topic);

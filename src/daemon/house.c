@@ -176,6 +176,9 @@ static struct broker_options broker_options_of(struct house *h, const struct set
         .txn_check_max = (int32_t)s->txn_check_max,
         .reserved_ms = s->reserved_hours * 3600 * 1000,
         .max_halves = (uint32_t)s->max_halves,
+        .dedup_key = s->dedup_key,
+        .dedup_window_ms = (uint64_t)s->dedup_window_seconds * 1000,
+        .dedup_max_keys = (uint64_t)s->dedup_max_keys,
     };
 }
 

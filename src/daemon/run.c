@@ -177,6 +177,7 @@ static void *keeper_thread(void *arg)
         store_keep_turn(h->store);
         clean_store(h, &k);
         tell_store_state(h, &k);
+        broker_dedup_turn(h->broker);
         uint64_t every_ns = (uint64_t)h->save_offsets_ms * 1000000u;
         if (keeper_pause(h) || clock_ns(h->clock) - saved_ns >= every_ns) {
             save_tables(h, &k.trouble);

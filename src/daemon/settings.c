@@ -107,6 +107,14 @@ static enum err check_text(const char *value, struct fault *why)
                                        NAMES_TEXT_MAX);
 }
 
+static enum err check_dedup_key(const char *value, struct fault *why)
+{
+    return !value[0] || prop_name_valid(bytes_str(value))
+               ? OK
+               : fault_set(why, ERR_INVALID, "UNIQ_KEY or a property's name of at most %d bytes",
+                           PROP_NAME_MAX);
+}
+
 static enum err check_name(const char *value, struct fault *why)
 {
     return value[0] ? check_text(value, why)
@@ -287,6 +295,15 @@ static const struct conf_option options[] = {
     INT("maxOpenTransactions", max_halves, "1000000", 1, 100000000,
         "transactions without a decision at most, about 100 bytes of memory each; more are refused "
         "with SYSTEM_BUSY"),
+    TEXT("dedupKey", dedup_key, "", check_dedup_key,
+         "what tells that a message was stored before and must not be again: UNIQ_KEY, for the "
+         "producers' own retries, or the name of a property, such as an order number; empty: "
+         "nothing. A topic's attribute dedup.key decides for itself (OFF: nothing)"),
+    INT("dedupWindowSeconds", dedup_window_seconds, "600", 1, 604800,
+        "… for so long after it was stored"),
+    INT("dedupMaxKeys", dedup_max_keys, "1000000", 1000, 500000000,
+        "… but for no more messages than this, with at most 24 bytes of memory each; the oldest "
+        "are forgotten, with a warning"),
 
     TEXT("storePathRootDir", data, "data", check_not_empty, "folder of all data (--data)"),
     CHOICE("flushDiskType", flush_type, "ASYNC_FLUSH", flush_types,

@@ -33,6 +33,8 @@ struct settings {
     char delay_levels[CONF_TEXT_MAX];
     bool txn_reject;
     int64_t txn_timeout_ms, txn_interval_ms, txn_check_max, max_halves;
+    char dedup_key[CONF_TEXT_MAX];
+    int64_t dedup_window_seconds, dedup_max_keys;
     /* store */
     char data[CONF_TEXT_MAX];
     int flush_type;

@@ -100,6 +100,10 @@ struct prop {
     struct bytes name, value;
 };
 
+#define PROP_NAME_MAX 64
+/* Whether a setting may name a property so: printable, no blanks, not too long. */
+bool prop_name_valid(struct bytes name);
+
 /* Yields the pairs in order; skips items without a separator, or with an empty name or value, as
  * the official readers do. `*rest` starts as the whole text. */
 bool props_next(struct bytes *rest, struct prop *out);

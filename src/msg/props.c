@@ -129,3 +129,11 @@ void props_add_all_but(struct wr *w, struct bytes text, struct bytes name)
         wr_u8(w, AFTER_VALUE);
     }
 }
+
+bool prop_name_valid(struct bytes name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (name.at[i] <= ' ' || name.at[i] == 0x7f)
+            return false;
+    return name.len > 0 && name.len <= PROP_NAME_MAX;
+}

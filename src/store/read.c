@@ -211,12 +211,12 @@ static enum unit_fate take_unit(struct reading *rd, const struct unit *unit)
     return UNIT_TAKEN;
 }
 
-/* Holds the log file that a record stands in. The record is whole, belongs there, and is confirmed.
- */
-static enum err record_at(struct store *store, uint64_t position, struct segment **out,
-                          struct record *record, struct bytes *bytes)
+/* Holds the log file that a record stands in. The record is whole, belongs there, and ends at or
+ * before `limit`. */
+static enum err record_at(struct store *store, uint64_t position, uint64_t limit,
+                          struct segment **out, struct record *record, struct bytes *bytes)
 {
-    if (position < position_get(&store->positions.first) || position >= store_confirmed(store))
+    if (position < position_get(&store->positions.first) || position >= limit)
         return ERR_NOT_FOUND;
     cleanup(segment_drop_at) struct segment *seg = NULL;
     const uint8_t *map;
@@ -227,21 +227,21 @@ static enum err record_at(struct store *store, uint64_t position, struct segment
         return err;
     if (log_look(map, seg->base, seg->size, position, record) != SIGHT_RECORD)
         return ERR_DAMAGED;
-    if (position + record->size > store_confirmed(store))
+    if (position + record->size > limit)
         return ERR_NOT_FOUND;
     *bytes = bytes_of(map + (position - seg->base), record->size);
     *out = take(&seg);
     return OK;
 }
 
-enum err store_read_at(struct store *store, int64_t position, struct slice *out)
+static enum err slice_at(struct store *store, int64_t position, uint64_t limit, struct slice *out)
 {
     struct segment *seg;
     struct record record;
     struct bytes bytes;
     if (position < 0)
         return ERR_NOT_FOUND;
-    enum err err = record_at(store, (uint64_t)position, &seg, &record, &bytes);
+    enum err err = record_at(store, (uint64_t)position, limit, &seg, &record, &bytes);
     if (err)
         return err;
     if (!record_body_intact(&record)) {
@@ -250,6 +250,16 @@ enum err store_read_at(struct store *store, int64_t position, struct slice *out)
     }
     *out = (struct slice){bytes, &seg->owner};
     return OK;
+}
+
+enum err store_read_at(struct store *store, int64_t position, struct slice *out)
+{
+    return slice_at(store, position, store_confirmed(store), out);
+}
+
+enum err store_peek_at(struct store *store, int64_t position, struct slice *out)
+{
+    return slice_at(store, position, position_get(&store->positions.written), out);
 }
 
 /* ---- time ---- */
@@ -267,7 +277,7 @@ int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offse
     if (err || unit.size == 0 || unit_is_filler(&unit))
         return -1;
     struct segment *seg;
-    err = record_at(store, unit.position, &seg, &record, &bytes);
+    err = record_at(store, unit.position, store_confirmed(store), &seg, &record, &bytes);
     if (err)
         return -1;
     segment_drop(seg);

@@ -197,6 +197,9 @@ void store_read(struct store *store, struct queue *queue, const struct read_requ
 
 /* One record by its position: OK, ERR_NOT_FOUND (outside the log), ERR_DAMAGED. */
 must_check enum err store_read_at(struct store *store, int64_t position, struct slice *out);
+/* The same for all that is written. What is not confirmed yet a power loss may take away: nobody
+ * is told of it before `confirmed` has passed it. */
+must_check enum err store_peek_at(struct store *store, int64_t position, struct slice *out);
 
 /* First offset whose store time is >= ts; the queue's end when there is none. */
 int64_t queue_search_time(struct store *store, struct queue *queue, int64_t ts);

@@ -30,6 +30,7 @@ struct send_answer {
     int32_t code, queue_id;
     int64_t queue_offset;
     struct bytes msg_ids, uniq_key;
+    uint32_t known; /* so many of its messages had been stored before */
     const char *remark;
     struct conn *conn; /* held while waiting, so that a stopping house gives the answer first */
 };
@@ -170,6 +171,8 @@ static void give(struct door *door, const struct send_answer *a)
         frame_put_int(&r.frame, BYTES("queueId"), a->queue_id);
         frame_put_int(&r.frame, BYTES("queueOffset"), a->queue_offset);
         frame_put(&r.frame, BYTES("transactionId"), a->uniq_key);
+        if (a->known > 0) /* ours: nobody else says so, and clients do not look */
+            frame_put_int(&r.frame, BYTES("DUPLICATES"), a->known);
     }
     /* These two are there on refusals as well; Java reads them for its message trace. */
     frame_put(&r.frame, BYTES("MSG_REGION"), region);
@@ -231,6 +234,7 @@ static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i
     a.queue_id = p->stored_queue_id;
     a.queue_offset = p->queue_offset;
     a.uniq_key = bytes_str(p->uniq_key);
+    a.known = p->known;
     if (!a.msg_ids.len) { /* stored, but Java cannot read a success without ids: it sends again */
         a.code = response_code_of(ERR_NO_MEMORY);
         a.remark = err_text(ERR_NO_MEMORY);

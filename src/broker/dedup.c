@@ -1,0 +1,476 @@
+/* dedup.c - messages that were stored before are not stored again: choosing, recognising,
+ * answering. dedup_int.h tells the model.
+ *
+ * The way of a turn, inside the room: age the table; look for the name of each message; leave those
+ * that are known, or that came earlier in this turn, out of the drafts. New names go into the table
+ * with the number of their draft. When the drafts are stored these get their positions; if nothing
+ * was stored they are taken back, so that nobody is ever told of a first one that is not there.
+ */
+#include "broker/admin_int.h"
+#include "broker/dedup_int.h"
+
+#include <stdlib.h>
+
+#define TEND_STEPS    (1u << 12)
+#define WARN_PAUSE_MS 60000
+#define OFF           BYTES("OFF")
+#define TIMER_TOPIC   BYTES("rmq_sys_wheel_timer")
+
+/* ---- opening, choosing ---- */
+
+enum err dedup_open(struct broker *b)
+{
+    struct dedup *d = calloc(1, sizeof *d);
+    if (!d)
+        return ERR_NO_MEMORY;
+    room_init(&d->room, "dedup", ROOM_DEDUP);
+    d->seed = dice_next(&b->dice);
+    d->window_ms = (int64_t)b->set.dedup_window_ms;
+    d->tick_ms = (d->window_ms + DEDUP_TICKS - 1) / DEDUP_TICKS;
+    d->max_keys = b->set.dedup_max_keys;
+    b->dedup = d;
+    if (b->set.dedup_key[0])
+        atomic_store_explicit(&b->dedup_used, true, memory_order_relaxed);
+    return OK;
+}
+
+void dedup_close(struct broker *b)
+{
+    if (!b->dedup)
+        return;
+    dedup_table_clear(&b->dedup->table);
+    room_clear(&b->dedup->room);
+    free(b->dedup);
+}
+
+/* Room: core. */
+struct bytes dedup_by(struct broker *b, const struct topic *topic)
+{
+    struct bytes by = topic->dedup.len ? topic->dedup : bytes_str(b->set.dedup_key);
+    return bytes_equal(by, OFF) ? (struct bytes){0} : by;
+}
+
+/* Room: core. */
+struct bytes dedup_of_topic(struct broker *b, const struct topic_settings *set, struct arena *arena)
+{
+    room_held(&b->room);
+    if (bytes_start(set->name, RETRY_PREFIX) || bytes_start(set->name, DLQ_PREFIX) ||
+        topic_is_system(set->name))
+        return OFF;
+    struct bytes by = attribute_get(set->attributes, BYTES(DEDUP_ATTRIBUTE), arena);
+    if (!prop_name_valid(by)) /* a file may say anything */
+        return (struct bytes){0};
+    if (!bytes_equal(by, OFF))
+        atomic_store_explicit(&b->dedup_used, true, memory_order_relaxed);
+    return by;
+}
+
+/* Room: core. */
+void dedup_choose(struct desk *desk, struct produce *r, const struct topic *topic)
+{
+    struct bytes by = dedup_by(desk->broker, topic);
+    bool tried_before = r->reconsume_times > 0; /* by a consumer: not a producer's own retry */
+    if (by.len == 0 || tried_before || r->is_half)
+        return;
+    memcpy(r->dedup_by, by.at, by.len);
+    r->dedup_by[by.len] = 0;
+    desk->guarded = true;
+}
+
+/* ---- names ---- */
+
+uint64_t dedup_hash(const struct dedup *d, const struct dedup_name *name)
+{
+    return bytes_hash(name->key, bytes_hash(name->topic, d->seed) + name->place);
+}
+
+bool dedup_waits_there(struct bytes topic)
+{
+    return bytes_equal(topic, SCHEDULE_TOPIC) || bytes_equal(topic, TIMER_TOPIC);
+}
+
+/* What a record tells of itself, found in one walk. */
+struct telling {
+    struct bytes key, place, real_topic, real_queue;
+    bool timed; /* a timer was over for it … */
+    bool again; /* … or is not, and it was only put off once more, or is about another message */
+};
+
+static struct telling record_tells(const struct record *record, struct bytes by)
+{
+    struct telling t = {0};
+    struct bytes rest = record->props;
+    struct prop p;
+    while (props_next(&rest, &p)) {
+        if (bytes_equal(p.name, by))
+            t.key = p.value;
+        if (bytes_equal(p.name, PROP_DEDUP_PLACE))
+            t.place = p.value;
+        else if (bytes_equal(p.name, PROP_REAL_TOPIC))
+            t.real_topic = p.value;
+        else if (bytes_equal(p.name, PROP_REAL_QID))
+            t.real_queue = p.value;
+        t.timed = t.timed || bytes_equal(p.name, BYTES("TIMER_OUT_MS"));
+        t.again = t.again || bytes_equal(p.name, BYTES("TIMER_ROLL_TIMES")) ||
+                  bytes_equal(p.name, BYTES("TIMER_DEL_UNIQKEY"));
+    }
+    return t;
+}
+
+/* Nothing that a producer sent: a message that was delivered late, came back, or is being put off
+ * again. */
+static bool is_copy(const struct record *record, const struct telling *t)
+{
+    if (record->reconsume_times > 0 || (record->sys_flag & SYS_TX_MASK))
+        return true;
+    if (dedup_waits_there(record->topic))
+        return t->real_topic.len == 0 || t->again;
+    return t->real_topic.len > 0 || t->timed;
+}
+
+bool dedup_name_of(const struct record *record, struct bytes by, struct dedup_name *out)
+{
+    struct telling t = record_tells(record, by);
+    struct dedup_name name = {record->topic, t.key, 0, record->queue_id};
+    if (t.key.len == 0 || is_copy(record, &t))
+        return false;
+    if (t.real_topic.len) {
+        name.topic = t.real_topic;
+        if (!bytes_to_i32(t.real_queue, &name.queue_id))
+            return false;
+    }
+    int32_t place = 0;
+    if (bytes_equal(by, PROP_UNIQ_KEY) && t.place.len && !bytes_to_i32(t.place, &place))
+        return false;
+    name.place = (uint32_t)place;
+    *out = name;
+    return true;
+}
+
+/* Whether the record at a position has this name, and then its answer. ERR_NOT_FOUND: it has not,
+ * or is there no more. Anything else: nobody can say now. */
+static enum err record_compare(struct broker *b, uint64_t position, struct bytes by,
+                               const struct dedup_name *name, struct dedup_note *note)
+{
+    struct slice slice;
+    enum err err = store_peek_at(b->store, (int64_t)position, &slice);
+    if (err)
+        return err == ERR_DAMAGED ? ERR_NOT_FOUND : err;
+    struct record record;
+    struct dedup_name there;
+    bool same = record_decode(slice.bytes, &record) == OK && dedup_name_of(&record, by, &there) &&
+                there.place == name->place && bytes_equal(there.topic, name->topic) &&
+                bytes_equal(there.key, name->key);
+    if (same) {
+        note->first =
+            (struct stored){OK, record.position, record.queue_offset, record.store_ms, record.size};
+        note->queue_id = there.queue_id;
+    }
+    counted_drop(slice.owner);
+    return same ? OK : ERR_NOT_FOUND;
+}
+
+/* ---- a turn: before the log ---- */
+
+/* One turn inside the room. */
+struct turn {
+    struct desk *desk;
+    struct produce *requests;
+    struct dedup *d;
+    uint64_t since; /* slots from here on are of this turn, and say which draft */
+};
+
+static struct dedup_name name_on_desk(const struct turn *t, size_t i)
+{
+    const struct dedup_note *note = &t->desk->notes[i];
+    return (struct dedup_name){t->requests[note->request].topic, note->key, note->place, 0};
+}
+
+/* Looks for message i among those before it. OK: the note says what it is. */
+static enum err name_look(struct turn *t, size_t i, struct bytes by)
+{
+    struct dedup_note *note = &t->desk->notes[i];
+    struct dedup_table *table = &t->d->table;
+    struct dedup_name name = name_on_desk(t, i);
+    for (uint64_t at = 0; (at = dedup_table_find(table, note->hash, at));) {
+        if (at >= t->since) {
+            uint32_t twin = (uint32_t)dedup_table_value(table, at);
+            struct dedup_name other = name_on_desk(t, twin);
+            if (other.place == name.place && bytes_equal(other.topic, name.topic) &&
+                bytes_equal(other.key, name.key)) {
+                note->fate = NOTE_TWIN;
+                note->twin = twin;
+                return OK;
+            }
+            continue;
+        }
+        enum err err =
+            record_compare(t->desk->broker, dedup_table_position(table, at), by, &name, note);
+        if (err == ERR_NOT_FOUND)
+            continue;
+        note->fate = err ? NOTE_NEW : NOTE_KNOWN;
+        return err;
+    }
+    note->number = dedup_table_add(table, note->hash, i);
+    return OK;
+}
+
+static enum err request_look(struct turn *t, struct produce *r)
+{
+    struct bytes by = bytes_str(r->dedup_by);
+    for (size_t i = r->first; i < r->first + r->count; i++) {
+        if (t->desk->notes[i].key.len == 0)
+            continue;
+        enum err err = name_look(t, i, by);
+        if (err)
+            return fault_set(&r->why, err,
+                             "the message was not stored: whether it was before cannot be found "
+                             "out: %s",
+                             err_text(err));
+    }
+    return OK;
+}
+
+/* What each message is recognised by. In front of the looking, so that the processor fetches the
+ * first slots of all of them at once. */
+static void request_names(struct turn *t, struct produce *r, uint32_t index)
+{
+    struct desk *desk = t->desk;
+    struct bytes by = bytes_str(r->dedup_by);
+    bool own = bytes_equal(by, PROP_UNIQ_KEY);
+    uint64_t seed = bytes_hash(r->topic, t->d->seed);
+    for (size_t i = r->first; i < r->first + r->count; i++) {
+        struct dedup_note *note = &desk->notes[i];
+        note->request = index;
+        if (by.len == 0)
+            continue;
+        if (!own) {
+            note->place = 0;
+            note->key = (struct bytes){0};
+            (void)props_get(desk->drafts[i].props, by, &note->key);
+        }
+        note->hash = bytes_hash(note->key, seed + note->place);
+        dedup_table_fetch(&t->d->table, note->hash);
+    }
+}
+
+/* Takes a request's slots back that others stand behind: they are found no more. */
+static void request_withdraw(struct turn *t, const struct produce *r)
+{
+    for (size_t i = r->first; i < r->first + r->count; i++)
+        if (t->desk->notes[i].number)
+            dedup_table_void(&t->d->table, t->desk->notes[i].number);
+}
+
+/* Puts those drafts of a request that are new behind the `kept` ones. */
+static size_t request_keep(struct desk *desk, const struct produce *r, size_t kept)
+{
+    size_t from = kept;
+    for (size_t i = r->first; i < r->first + r->count; i++)
+        if (desk->notes[i].fate == NOTE_NEW)
+            desk->drafts[kept++] = desk->drafts[i];
+    if (kept > from)
+        desk->drafts[kept - 1].with_next = false;
+    return kept;
+}
+
+static void end_raise(const struct desk *desk, const struct produce *r, uint64_t *end)
+{
+    for (size_t i = r->first; i < r->first + r->count; i++) {
+        const struct dedup_note *note = &desk->notes[i];
+        uint64_t record_end = (uint64_t)note->first.position + note->first.size;
+        if (note->fate == NOTE_KNOWN && record_end > *end)
+            *end = record_end;
+    }
+}
+
+void dedup_begin(struct desk *desk, struct produce *requests, size_t n, uint64_t *end)
+{
+    struct dedup *d = desk->broker->dedup;
+    struct turn t = {desk, requests, d, 0};
+    room_enter(&d->room);
+    dedup_age(d, dedup_now_ms(desk->broker));
+    enum err full = dedup_table_reserve(&d->table, desk->n);
+    t.since = d->table.next;
+    dedup_mark(d, dedup_now_ms(desk->broker));
+    desk->n_noted = desk->n;
+    for (size_t i = 0; i < n && !full; i++)
+        if (!requests[i].err)
+            request_names(&t, &requests[i], (uint32_t)i);
+
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct produce *r = &requests[i];
+        if (r->err)
+            continue;
+        if (r->dedup_by[0])
+            r->err = full ? fault_set(&r->why, full, "no memory to remember the message by its key")
+                          : request_look(&t, r);
+        if (r->err) {
+            request_withdraw(&t, r);
+            continue;
+        }
+        kept = request_keep(desk, r, kept);
+        end_raise(desk, r, end);
+    }
+    desk->n = kept;
+}
+
+/* ---- a turn: after the log ---- */
+
+/* Nothing was stored, so nothing is remembered. */
+static void turn_undo(struct desk *desk, struct dedup *d)
+{
+    for (size_t i = desk->n_noted; i-- > 0;)
+        if (desk->notes[i].number)
+            dedup_table_take_back(&d->table, desk->notes[i].hash);
+}
+
+/* The answers stand without gaps behind each other: each goes to its message, from behind. */
+static void answers_spread(struct desk *desk, const struct produce *requests, size_t n, bool stored)
+{
+    size_t from = desk->n;
+    for (size_t k = n; k-- > 0;) {
+        const struct produce *r = &requests[k];
+        for (size_t i = r->first + r->count; !r->err && i-- > r->first;) {
+            const struct dedup_note *note = &desk->notes[i];
+            if (note->fate == NOTE_KNOWN)
+                desk->stored[i] = note->first;
+            else if (note->fate == NOTE_NEW && stored)
+                desk->stored[i] = desk->stored[--from];
+        }
+    }
+    invariant(!stored || from == 0);
+}
+
+static void position_learn(struct dedup *d, const struct dedup_note *note,
+                           const struct stored *stored)
+{
+    if (stored->err)
+        dedup_table_void(&d->table, note->number);
+    else
+        dedup_table_set(&d->table, note->number, (uint64_t)stored->position);
+}
+
+/* New ones are remembered; the others are counted, and answered as the first one was. */
+static void request_end(struct desk *desk, struct dedup *d, struct produce *r, bool stored)
+{
+    for (size_t i = r->first; i < r->first + r->count; i++) {
+        struct dedup_note *note = &desk->notes[i];
+        if (note->fate == NOTE_NEW) {
+            note->queue_id = r->stored_queue_id;
+            if (stored && note->number)
+                position_learn(d, note, &desk->stored[i]);
+            continue;
+        }
+        if (note->fate == NOTE_TWIN) {
+            if (!stored)
+                continue;
+            desk->stored[i] = desk->stored[note->twin];
+            note->queue_id = desk->notes[note->twin].queue_id;
+        }
+        r->known += !desk->stored[i].err;
+    }
+    r->stored_queue_id = desk->notes[r->first].queue_id;
+    d->duplicates += r->known;
+}
+
+void dedup_end(struct desk *desk, struct produce *requests, size_t n, enum err err)
+{
+    struct broker *b = desk->broker;
+    struct dedup *d = b->dedup;
+    room_held(&d->room);
+    answers_spread(desk, requests, n, !err);
+    if (err)
+        turn_undo(desk, d);
+    for (size_t i = 0; i < n; i++)
+        if (!requests[i].err && requests[i].dedup_by[0])
+            request_end(desk, d, &requests[i], !err);
+    struct fault warning;
+    bool warn = dedup_fit(d, dedup_now_ms(b), &warning);
+    room_leave(&d->room);
+    if (warn && b->out && b->out->warn)
+        b->out->warn(b->out->user, warning.text);
+}
+
+/* ---- time and space ---- */
+
+int64_t dedup_now_ms(struct broker *b)
+{
+    return (int64_t)(clock_ns(b->clock) / 1000000);
+}
+
+/* Slots from a mark up to the next came within a tick. */
+void dedup_mark(struct dedup *d, int64_t now_ms)
+{
+    if (d->n_marks > 0 && now_ms - d->marks[d->n_marks - 1].ms < d->tick_ms)
+        return;
+    invariant(d->n_marks < DEDUP_MARKS); /* dedup_age keeps those of a window and a tick */
+    d->marks[d->n_marks++] = (struct dedup_mark){now_ms, d->table.next};
+}
+
+void dedup_age(struct dedup *d, int64_t now_ms)
+{
+    size_t old = 0;
+    while (old < d->n_marks && now_ms - d->marks[old].ms >= d->window_ms + d->tick_ms)
+        old++;
+    if (old == 0)
+        return;
+    d->n_marks -= old;
+    memmove(d->marks, d->marks + old, d->n_marks * sizeof *d->marks);
+    dedup_table_forget(&d->table, d->n_marks > 0 ? d->marks[0].number : d->table.next);
+}
+
+/* How long ago the oldest one came, about. */
+static int64_t oldest_ms(const struct dedup *d, int64_t now_ms)
+{
+    size_t i = 0;
+    while (i + 1 < d->n_marks && d->marks[i + 1].number <= d->table.first)
+        i++;
+    return d->n_marks ? now_ms - d->marks[i].ms : 0;
+}
+
+bool dedup_fit(struct dedup *d, int64_t now_ms, struct fault *warning)
+{
+    uint64_t n = dedup_table_count(&d->table);
+    if (n > d->max_keys) {
+        d->displaced += n - d->max_keys;
+        dedup_table_forget(&d->table, d->table.next - d->max_keys);
+    }
+    dedup_table_tend(&d->table, TEND_STEPS);
+    if (d->displaced == d->displaced_told ||
+        (d->displaced_told && now_ms - d->warned_ms < WARN_PAUSE_MS))
+        return false;
+    (void)fault_set(warning, ERR_BUSY,
+                    "%llu keys of messages were forgotten before their time, so duplicates may be "
+                    "stored: dedupMaxKeys=%llu are enough for the last %lld s, "
+                    "dedupWindowSeconds=%lld",
+                    (unsigned long long)(d->displaced - d->displaced_told),
+                    (unsigned long long)d->max_keys, (long long)(oldest_ms(d, now_ms) / 1000),
+                    (long long)(d->window_ms / 1000));
+    d->displaced_told = d->displaced;
+    d->warned_ms = now_ms;
+    return true;
+}
+
+void broker_dedup_turn(struct broker *b)
+{
+    struct dedup *d = b->dedup;
+    if (!atomic_load_explicit(&b->dedup_used, memory_order_relaxed))
+        return;
+    room_enter(&d->room);
+    dedup_age(d, dedup_now_ms(b));
+    dedup_table_tend(&d->table, TEND_STEPS);
+    room_leave(&d->room);
+}
+
+void dedup_numbers(struct broker *b, struct broker_numbers *out)
+{
+    struct dedup *d = b->dedup;
+    room_enter(&d->room);
+    out->duplicates = d->duplicates;
+    out->keys = dedup_table_count(&d->table);
+    out->keys_bytes = d->table.bytes;
+    out->keys_displaced = d->displaced;
+    room_leave(&d->room);
+}

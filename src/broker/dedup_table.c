@@ -1,0 +1,302 @@
+/* dedup_table.c - hash → positions of the log, for as many keys as there are and no longer than
+ * they are wanted. dedup_int.h tells how. */
+#include "broker/dedup_int.h"
+
+#include <stdlib.h>
+
+#define CHUNK           1024u /* slots or heads */
+#define LIST_LEAST      8     /* chunks */
+#define POSITION_BITS   48
+#define POSITION_MASK   ((UINT64_C(1) << POSITION_BITS) - 1)
+#define POSITION_VOID   POSITION_MASK
+#define BUCKETS_LEAST   CHUNK
+#define BUCKETS_WANTED  2 /* a slot, at least; and at most … */
+#define BUCKETS_MOST(n) (2 * (n) + (n) / 2)
+
+static struct dedup_slot *slot_at(const struct dedup_table *t, uint64_t number)
+{
+    return &t->slots[(number / CHUNK) & (t->slots_cap - 1)][number % CHUNK];
+}
+
+static uint32_t *head_at(const struct dedup_table *t, uint32_t bucket)
+{
+    return &t->heads[bucket / CHUNK][bucket % CHUNK];
+}
+
+static bool alive(const struct dedup_table *t, uint64_t number)
+{
+    return number >= t->first && number < t->next;
+}
+
+/* A head has the low half of a number. One that nobody has touched for four billion slots may seem
+ * to be another's: that costs a look at a chain where nothing fits. */
+static uint64_t head_number(const struct dedup_table *t, uint32_t head)
+{
+    uint64_t number = t->next - (uint32_t)((uint32_t)t->next - head);
+    return alive(t, number) ? number : 0;
+}
+
+static uint64_t slot_before(const struct dedup_table *t, uint64_t number)
+{
+    uint32_t back = slot_at(t, number)->back;
+    return back > 0 && back <= number - t->first ? number - back : 0;
+}
+
+/* The highest power of two that is not above n > 0. */
+static uint32_t power_below(uint32_t n)
+{
+    return UINT32_C(1) << (31 - __builtin_clz(n));
+}
+
+static uint32_t bucket_of(const struct dedup_table *t, uint64_t hash)
+{
+    uint32_t low = power_below(t->buckets);
+    uint32_t bucket = (uint32_t)hash & (2 * low - 1);
+    return bucket < t->buckets ? bucket : bucket & (low - 1);
+}
+
+static uint16_t mark_of(uint64_t hash)
+{
+    return (uint16_t)(hash >> 48);
+}
+
+/* ---- memory ---- */
+
+void dedup_table_clear(struct dedup_table *t)
+{
+    while (t->chunk_first < t->chunk_next)
+        free(t->slots[t->chunk_first++ & (t->slots_cap - 1)]);
+    while (t->head_chunks > 0)
+        free(t->heads[--t->head_chunks]);
+    free(t->slots);
+    free(t->heads);
+    *t = (struct dedup_table){.first = t->next, .next = t->next, .newest = t->newest};
+}
+
+static enum err ring_resize(struct dedup_table *t, size_t cap)
+{
+    struct dedup_slot **other = malloc(cap * sizeof(struct dedup_slot *));
+    if (!other)
+        return ERR_NO_MEMORY;
+    for (uint64_t c = t->chunk_first; c < t->chunk_next; c++)
+        other[c & (cap - 1)] = t->slots[c & (t->slots_cap - 1)];
+    free(t->slots);
+    t->bytes = t->bytes - t->slots_cap * sizeof *other + cap * sizeof *other;
+    t->slots = other;
+    t->slots_cap = cap;
+    return OK;
+}
+
+static enum err heads_resize(struct dedup_table *t, size_t cap)
+{
+    uint32_t **other = realloc(t->heads, cap * sizeof(uint32_t *));
+    if (!other)
+        return ERR_NO_MEMORY;
+    t->bytes = t->bytes - t->heads_cap * sizeof *other + cap * sizeof *other;
+    t->heads = other;
+    t->heads_cap = cap;
+    return OK;
+}
+
+/* The lists of chunks, when they are four times as long as they need to be. If there is no memory
+ * for shorter ones they stay. */
+static void lists_shorten(struct dedup_table *t)
+{
+    enum err ignored = OK;
+    if (t->slots_cap > LIST_LEAST && t->chunk_next - t->chunk_first <= t->slots_cap / 4)
+        ignored = ring_resize(t, t->slots_cap / 2);
+    if (t->heads_cap > LIST_LEAST && t->head_chunks <= t->heads_cap / 4)
+        ignored = heads_resize(t, t->heads_cap / 2);
+    (void)ignored;
+}
+
+static enum err slots_reserve(struct dedup_table *t, size_t more)
+{
+    if (t->chunk_first == t->chunk_next)
+        t->chunk_first = t->chunk_next = t->next / CHUNK;
+    while (t->chunk_next * CHUNK < t->next + more) {
+        if (t->chunk_next - t->chunk_first == t->slots_cap) {
+            enum err err = ring_resize(t, t->slots_cap ? 2 * t->slots_cap : LIST_LEAST);
+            if (err)
+                return err;
+        }
+        struct dedup_slot *chunk = malloc(CHUNK * sizeof *chunk);
+        if (!chunk)
+            return ERR_NO_MEMORY;
+        t->slots[t->chunk_next++ & (t->slots_cap - 1)] = chunk;
+        t->bytes += CHUNK * sizeof *chunk;
+    }
+    return OK;
+}
+
+static enum err heads_chunk(struct dedup_table *t)
+{
+    if (t->head_chunks == t->heads_cap) {
+        enum err err = heads_resize(t, t->heads_cap ? 2 * t->heads_cap : LIST_LEAST);
+        if (err)
+            return err;
+    }
+    uint32_t *chunk = malloc(CHUNK * sizeof *chunk);
+    if (!chunk)
+        return ERR_NO_MEMORY;
+    t->heads[t->head_chunks++] = chunk;
+    t->bytes += CHUNK * sizeof *chunk;
+    return OK;
+}
+
+/* One bucket more. It begins where the one that it is split from does. */
+static enum err bucket_split(struct dedup_table *t)
+{
+    uint32_t made = t->buckets;
+    if (made == t->head_chunks * CHUNK) {
+        enum err err = heads_chunk(t);
+        if (err)
+            return err;
+    }
+    *head_at(t, made) = made > 0 ? *head_at(t, made - power_below(made)) : (uint32_t)(t->first - 1);
+    t->buckets++;
+    return OK;
+}
+
+enum err dedup_table_reserve(struct dedup_table *t, size_t more)
+{
+    if (t->first == 0)
+        t->first = t->next = 1; /* no slot has the number 0 */
+    enum err err = slots_reserve(t, more);
+    uint64_t wanted = BUCKETS_WANTED * (dedup_table_count(t) + more);
+    wanted = wanted > BUCKETS_LEAST ? wanted : BUCKETS_LEAST;
+    while (!err && t->buckets < wanted)
+        err = bucket_split(t);
+    return err;
+}
+
+/* Chains the slots of both in the order of their numbers; where they meet they are one already. */
+static uint32_t chains_merge(struct dedup_table *t, uint64_t a, uint64_t b)
+{
+    uint64_t top = a > b ? a : b, last = 0;
+    while (a != b) {
+        uint64_t *newer = a > b ? &a : &b;
+        if (last)
+            slot_at(t, last)->back = (uint32_t)(last - *newer);
+        last = *newer;
+        *newer = slot_before(t, last);
+    }
+    if (last)
+        slot_at(t, last)->back = a ? (uint32_t)(last - a) : 0;
+    return (uint32_t)(top ? top : t->first - 1);
+}
+
+static void bucket_merge(struct dedup_table *t)
+{
+    uint32_t gone = --t->buckets;
+    uint32_t *into = head_at(t, gone - power_below(gone));
+    *into = chains_merge(t, head_number(t, *into), head_number(t, *head_at(t, gone)));
+    if (gone % CHUNK == 0) {
+        free(t->heads[--t->head_chunks]);
+        t->bytes -= CHUNK * sizeof **t->heads;
+    }
+}
+
+void dedup_table_tend(struct dedup_table *t, size_t steps)
+{
+    uint64_t n = dedup_table_count(t);
+    if (n == 0) {
+        dedup_table_clear(t);
+        return;
+    }
+    uint64_t most = BUCKETS_MOST(n) > BUCKETS_LEAST ? BUCKETS_MOST(n) : BUCKETS_LEAST;
+    while (steps-- > 0 && t->buckets > most)
+        bucket_merge(t);
+    lists_shorten(t);
+}
+
+/* ---- slots ---- */
+
+static void slot_put(struct dedup_slot *slot, uint64_t value)
+{
+    slot->low = (uint32_t)value;
+    slot->high = (uint16_t)(value >> 32);
+}
+
+uint64_t dedup_table_value(const struct dedup_table *t, uint64_t number)
+{
+    invariant(alive(t, number));
+    const struct dedup_slot *slot = slot_at(t, number);
+    return (uint64_t)slot->high << 32 | slot->low;
+}
+
+uint64_t dedup_table_position(const struct dedup_table *t, uint64_t number)
+{
+    return t->newest - ((t->newest - dedup_table_value(t, number)) & POSITION_MASK);
+}
+
+void dedup_table_set(struct dedup_table *t, uint64_t number, uint64_t position)
+{
+    invariant(alive(t, number));
+    slot_put(slot_at(t, number), position);
+    t->newest = position > t->newest ? position : t->newest;
+}
+
+void dedup_table_void(struct dedup_table *t, uint64_t number)
+{
+    invariant(alive(t, number));
+    slot_put(slot_at(t, number), POSITION_VOID);
+}
+
+uint64_t dedup_table_add(struct dedup_table *t, uint64_t hash, uint64_t value)
+{
+    invariant(t->next < t->chunk_next * CHUNK); /* dedup_table_reserve made room */
+    uint64_t number = t->next;
+    uint32_t *head = head_at(t, bucket_of(t, hash));
+    uint64_t before = head_number(t, *head);
+    struct dedup_slot *slot = slot_at(t, number);
+    *slot = (struct dedup_slot){
+        .mark = mark_of(hash),
+        .back = before ? (uint32_t)(number - before) : 0,
+    };
+    slot_put(slot, value);
+    *head = (uint32_t)number;
+    t->next++;
+    return number;
+}
+
+void dedup_table_take_back(struct dedup_table *t, uint64_t hash)
+{
+    invariant(t->next > t->first);
+    uint64_t number = t->next - 1, before = slot_before(t, number);
+    *head_at(t, bucket_of(t, hash)) = (uint32_t)(before ? before : t->first - 1);
+    t->next--;
+}
+
+void dedup_table_forget(struct dedup_table *t, uint64_t before)
+{
+    invariant(before <= t->next);
+    if (before <= t->first)
+        return;
+    t->first = before;
+    while (t->chunk_first < t->chunk_next && t->chunk_first < t->first / CHUNK) {
+        free(t->slots[t->chunk_first++ & (t->slots_cap - 1)]);
+        t->bytes -= CHUNK * sizeof **t->slots;
+    }
+}
+
+uint64_t dedup_table_find(const struct dedup_table *t, uint64_t hash, uint64_t before)
+{
+    if (t->first == t->next)
+        return 0;
+    uint16_t mark = mark_of(hash);
+    uint64_t number =
+        before ? slot_before(t, before) : head_number(t, *head_at(t, bucket_of(t, hash)));
+    for (; number; number = slot_before(t, number)) {
+        const struct dedup_slot *slot = slot_at(t, number);
+        bool is_void = slot->low == UINT32_MAX && slot->high == UINT16_MAX;
+        if (slot->mark == mark && !is_void)
+            break;
+    }
+    return number;
+}
+
+void dedup_table_fetch(const struct dedup_table *t, uint64_t hash)
+{
+    __builtin_prefetch(head_at(t, bucket_of(t, hash)), 1);
+}
