@@ -35,8 +35,12 @@ public final class Puppet {
         Senders senders = new Senders(settings);
         Listeners listeners = new Listeners(settings, senders);
         Readers readers = new Readers(settings, senders);
+        Transactors transactors = new Transactors(settings);
         verbs.put("send", senders::send);
         verbs.put("request", senders::request);
+        verbs.put("transactor", transactors::start);
+        verbs.put("transact", transactors::send);
+        verbs.put("asked", transactors::asked);
         verbs.put("listen", listeners::start);
         verbs.put("stop", listeners::stop);
         verbs.put("assigned", listeners::assigned);
@@ -57,6 +61,7 @@ public final class Puppet {
             listeners.close(command.text("prefix"));
             readers.close(command.text("prefix"));
             senders.close(command.text("prefix"));
+            transactors.close(command.text("prefix"));
             return "closed";
         });
         // The admin tool prints; standard output belongs to the answers.
