@@ -331,7 +331,6 @@ static void work_settle(struct broker *b, struct work *w, bool stored, struct se
     case FATE_ASK:
     case FATE_MOVE:
         half->checks += w->fate == FATE_ASK;
-        half->maybe_ended = false;
         t->checks += w->fate == FATE_ASK;
         out->done++;
         if (w->copies) {

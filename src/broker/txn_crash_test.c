@@ -8,7 +8,7 @@
 #include "broker/crash_test.h"
 #include "broker/txn_test.h"
 
-#define SEEDS 24
+#define SEEDS 16
 #define LIVES 6
 #define MOST  160
 

@@ -92,6 +92,54 @@ def _():
         p.stop(name)
 
 
+def transactor(p, group, on=None):
+    name = unique("transactor")
+    (on or p.main).call("transactor", name=name, group=group)
+    return name
+
+
+@tap.test("TX-1 Go: committed comes once, rolled back never, unknown when the question for it is answered")
+def _():
+    p = own()
+    topic, name = p.topic("Transactions"), transactor(p, unique("transactions"))
+    consumer = p.consumer("transactions", topic)
+    wishes = [("commit", ""), ("rollback", ""), ("", "commit"), ("", "rollback"), ("", "")]
+    p.main.call("transact", name=name, messages=[
+        puppet.message(topic, "%s-%s-%d" % (*wish, i), properties={"first": wish[0] or "none", "later": wish[1] or "none"})
+        for i in range(3) for wish in wishes])
+    wanted = ["%s-%s-%d" % (*wish, i) for i in range(3) for wish in wishes if "commit" in wish]
+    p.wait_bodies(consumer, wanted)
+    process.wait_until(lambda: "--0" in {each["body"] for each in p.main.call("asked", name=name) if each["times"] == "2"},
+                       30, "a second question for what nobody decides")
+    asked = p.main.call("asked", name=name)
+    tap.equal({each["topic"] for each in asked}, {topic}, "topic of the questions")
+    tap.equal(sorted(each["body"] for each in asked if each["body"].startswith("-rollback")),
+              ["-rollback-%d" % i for i in range(3)], "questions for what is rolled back then")
+    tap.equal(sorted(p.bodies(consumer)), sorted(wanted), "bodies received")
+    p.stop(name)
+    p.stop(consumer)
+
+
+@tap.test("RM-3 Go: a producer is killed after its half messages; another one of its group is asked, and each arrives once")
+def _():
+    p = own()
+    topic, group = p.topic("Orphans"), unique("orphans")
+    consumer = p.consumer("orphans", topic)
+    doomed = p.puppet("doomed")
+    first = transactor(p, group, doomed)
+    bodies = texts(0, 6)
+    doomed.call("transact", name=first, messages=[
+        puppet.message(topic, body, properties={"first": "none", "later": "commit"}) for body in bodies])
+    heir = transactor(p, group)
+    p.main.call("transact", name=heir, messages=[puppet.message(topic, "hello", properties={"first": "commit"})])
+    doomed.kill9()
+    tap.unwatch(doomed)
+    p.wait_bodies(consumer, bodies + ["hello"], timeout=60)     # a heartbeat of the Go client may be 30 s away
+    tap.equal(sorted(p.bodies(consumer)), sorted(bodies + ["hello"]), "bodies received")
+    p.stop(heir)
+    p.stop(consumer)
+
+
 @tap.test("Go: a message that an orderly consumer gives up goes to the dead letters, and the next one follows")
 def _():
     p = play()

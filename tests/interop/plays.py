@@ -14,7 +14,8 @@ from harness import process, puppet, remoting, tap
 from interop.stage import Stage, pull_fields, unique
 
 OPENING = "opening"  # the body of the message that makes a topic
-SETTINGS = {"messageDelayLevel": "1s 2s 1s 1s 1s 1s"}  # level 3, the first retry, takes 1 s
+SETTINGS = {"messageDelayLevel": "1s 2s 1s 1s 1s 1s",  # level 3, the first retry, takes 1 s
+            "transactionTimeOut": 1000, "transactionCheckInterval": 2000}
 # The filter is off by default; a busy machine must not make it refuse sends that waited for 200 ms.
 APACHE_ONLY = {"enablePropertyFilter": "true", "waitTimeMillsInSendQueue": 30000}
 NEAR_LIMIT = 4 * 1024 * 1024 - 8192  # room for what compression of random bytes adds
