@@ -54,9 +54,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(const struct load *load);
-    } loads[] = {{"send", load_send}, {"poll", load_poll}, {"idle", load_idle}};
+    } loads[] = {{"send", load_send}, {"txn", load_txn}, {"poll", load_poll}, {"idle", load_idle}};
     if (argc < 4)
-        wrong("usage: bench_broker send|poll|idle HOST:PORT PID [name=number ...]");
+        wrong("usage: bench_broker send|txn|poll|idle HOST:PORT PID [name=number ...]");
     struct load load = {.conns = 8,
                         .flight = 32,
                         .size = 1024,

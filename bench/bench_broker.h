@@ -1,6 +1,6 @@
 /* bench_broker.h - the load generator for brokers: raw remoting frames, whoever answers them.
  *
- *     bench_broker send|poll|idle HOST:PORT PID [name=number ...]
+ *     bench_broker send|txn|poll|idle HOST:PORT PID [name=number ...]
  *
  * One thread, one epoll, so that it takes as little as it can from the machine that it shares with
  * the server. Requests are made once and only numbered anew; every answer is decoded and checked,
@@ -8,6 +8,7 @@
  * /proc/PID. The result is one line of JSON; broker.py runs servers and loads in turn and compares.
  *
  *     send   conns × flight sends of `size` bytes under way at any time
+ *     txn    the same with transactions: a half message and its commit
  *     poll   `rate` messages a second over all queues to a consumer that waits in long polls
  *     idle   conns consumers that register by heartbeat and then only heartbeat
  *
@@ -35,6 +36,7 @@ struct load {
 };
 
 int load_send(const struct load *load);
+int load_txn(const struct load *load);
 int load_poll(const struct load *load);
 int load_idle(const struct load *load);
 
@@ -78,8 +80,12 @@ struct stamp {
     enum head_form form;
 };
 
-/* A SEND_MESSAGE_V2 as the Java client writes it, properties and all. */
-void stamp_make(struct stamp *s, const struct load *load, const char *topic);
+/* Always ten digits, so that frames keep their length. */
+#define FIRST_OPAQUE UINT32_C(1000000000)
+#define PRODUCERS    "bench_producer" /* their group */
+
+/* A SEND_MESSAGE_V2 as the Java client writes it, properties and all; or a half message. */
+void stamp_make(struct stamp *s, const struct load *load, const char *topic, bool half);
 /* Copies the frame to `to` with these numbers in it. */
 void stamp_put(const struct stamp *s, uint8_t *to, uint32_t opaque, uint32_t queue, uint64_t key);
 void stamp_clear(struct stamp *s);

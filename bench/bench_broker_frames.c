@@ -8,9 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Always ten digits, so that frames keep their length. */
-#define FIRST_OPAQUE UINT32_C(1000000000)
-
 #define KEY        "7F00000125CD4E0E2F2A4CDE00000000"
 #define KEY_DIGITS 8
 #define BROKER     "broker-a"
@@ -23,8 +20,12 @@ static size_t find(const struct stamp *s, const char *text, size_t beyond)
     return (size_t)(at - s->frame) + beyond;
 }
 
-void stamp_make(struct stamp *s, const struct load *load, const char *topic)
+void stamp_make(struct stamp *s, const struct load *load, const char *topic, bool half)
 {
+    static const char plain[] = "UNIQ_KEY\1" KEY "\2WAIT\1true\2TAGS\1TagA\2";
+    static const char more[] = "TRAN_MSG\1true\2PGROUP\1" PRODUCERS "\2";
+    char props[sizeof plain + sizeof more];
+    (void)snprintf(props, sizeof props, "%s%s", plain, half ? more : "");
     size_t room = 2048 + load->size;
     *s = (struct stamp){.frame = calloc(1, room), .form = load->form};
     must(s->frame, "memory");
@@ -35,15 +36,15 @@ void stamp_make(struct stamp *s, const struct load *load, const char *topic)
     struct frame_out f;
     frame_begin(&f, &w, load->form,
                 &(struct head_start){.code = REQ_SEND_MESSAGE_V2, .opaque = (int)FIRST_OPAQUE});
-    frame_put(&f, BYTES("a"), BYTES("bench_producer"));
+    frame_put(&f, BYTES("a"), BYTES(PRODUCERS));
     frame_put(&f, BYTES("b"), bytes_str(topic));
     frame_put(&f, BYTES("c"), BYTES("TBW102"));
     frame_put_int(&f, BYTES("d"), QUEUES);
     frame_put(&f, BYTES("e"), BYTES("#"));
-    frame_put(&f, BYTES("f"), BYTES("0"));
+    frame_put(&f, BYTES("f"), half ? BYTES("4") : BYTES("0"));
     frame_put(&f, BYTES("g"), bytes_str(born));
     frame_put(&f, BYTES("h"), BYTES("0"));
-    frame_put(&f, BYTES("i"), BYTES("UNIQ_KEY\1" KEY "\2WAIT\1true\2TAGS\1TagA\2"));
+    frame_put(&f, BYTES("i"), bytes_str(props));
     frame_put(&f, BYTES("j"), BYTES("0"));
     frame_put(&f, BYTES("k"), BYTES("false"));
     frame_put(&f, BYTES("m"), BYTES("false"));

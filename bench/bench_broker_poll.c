@@ -165,7 +165,7 @@ int load_poll(const struct load *load)
     p.load = load;
     topic_name(p.topic, "BenchPoll");
     topic_name(p.group, "bench_consumer");
-    stamp_make(&p.stamp, load, p.topic);
+    stamp_make(&p.stamp, load, p.topic, false);
     for (int i = 0; i < WIRES; i++)
         wire_open(&p.wires[i], load, IN_SIZE);
     prepare(&p);

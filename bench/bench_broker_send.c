@@ -166,7 +166,7 @@ int load_send(const struct load *load)
     };
     char topic[TEXT_ROOM];
     topic_name(topic, "BenchSend");
-    stamp_make(&s.stamp, load, topic);
+    stamp_make(&s.stamp, load, topic, false);
     s.out = malloc(s.stamp.len * load->flight);
     must(s.wires && s.slots && s.out, "memory");
     for (unsigned i = 0; i < load->conns * load->flight; i++)

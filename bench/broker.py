@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The broker against Apache RocketMQ, on the same machine, under the same load, in one run.
 
-    ONCEMQD=build/oncemqd BENCH_BROKER=build/bench/bench_broker bench/broker.py [send] [poll] [idle]
+    ONCEMQD=build/oncemqd BENCH_BROKER=build/bench/bench_broker bench/broker.py [send] [txn] [poll] [idle]
 
 Both servers run with their defaults (asynchronous flush, index of keys); Apache's broker in a JVM as its own start
 script makes it, with 2 GB of heap, and warm: it gets the load until it no longer becomes faster. Then both are measured
@@ -31,6 +31,7 @@ POLL = {"rate": 1000, "size": 1024, "warm_ms": 1000, "run_ms": 4000}
 IDLE = {"conns": 5000, "rounds": 3}
 WARM_ROUNDS, WARM_MS, WARM_GAIN = 8, 4000, 1.03
 FASTER, CPU_SHARE, LATENCY_MS, IDLE_MB = 3.0, 0.25, 1.0, 40.0
+TXN_SHARE = 0.5  # of half the plain sends: a transaction is two writes
 
 
 class Subject:
@@ -144,6 +145,21 @@ def bench_send(subjects):
     return good
 
 
+def bench_txn():
+    """Transactions beside plain sends, on ours alone."""
+    subject = ours()
+    shares = []
+    for _ in range(ROUNDS):
+        plain, txn = subject.measure("send", SEND), subject.measure("txn", SEND)
+        shares.append(2 * txn["per_second"] / plain["per_second"])
+        print("txn: %8.0f/s, %6.2f us of the server's CPU each, p50 %6.0f p99 %6.0f us; plain sends %8.0f/s"
+              % (txn["per_second"], txn["cpu_us"], txn["p50_us"], txn["p99_us"], plain["per_second"]))
+    subject.resume()
+    subject.child.kill9()
+    return verdict(statistics.median(shares) >= TXN_SHARE, "txn: share of half the plain sends: %s, target %g"
+                   % (spread(sorted(shares)), TXN_SHARE))
+
+
 def bench_poll(subjects):
     results = in_turn(subjects, "poll", POLL)
     for name, each in results.items():
@@ -171,11 +187,13 @@ def bench_idle():
 
 
 def main():
-    wanted = sys.argv[1:] or ["send", "poll", "idle"]
+    wanted = sys.argv[1:] or ["send", "txn", "poll", "idle"]
     good = True
     warn_if_busy()
     if "idle" in wanted:
         good &= bench_idle()
+    if "txn" in wanted:
+        good &= bench_txn()
     if "send" in wanted or "poll" in wanted:
         other = theirs()
         subjects = [ours()] + ([other] if other else [])
