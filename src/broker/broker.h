@@ -12,6 +12,7 @@
  *     delays    messages that wait for their time; retries and dead letters
  *     txn       messages that wait for their producer's decision
  *     dedup     messages that were stored before are not stored again
+ *     pop       messages that are handed out for a time, and come again unless acknowledged
  *     tables    the four JSON files under config/, as Apache has them
  *
  * Room: core (1), one for all of the above but dedup, which has its own (1).
@@ -81,12 +82,19 @@ struct broker_options {
     uint64_t client_expire_ms; /* 120 s */
     uint32_t max_holds, max_topics, max_groups, max_clients;
     /* Transactions. */
-    bool txn_reject;         /* rejectTransactionMessage */
-    int64_t txn_timeout_ms;  /* no producer is asked before: 6 s */
-    int64_t txn_interval_ms; /* how often they are: 30 s */
-    int32_t txn_check_max;   /* 15 */
-    int64_t reserved_ms;     /* fileReservedTime: nothing stays open for longer */
-    uint32_t max_halves;     /* open at once */
+    bool txn_reject;           /* rejectTransactionMessage */
+    int64_t txn_timeout_ms;    /* no producer is asked before: 6 s */
+    int64_t txn_interval_ms;   /* how often they are: 30 s */
+    int32_t txn_check_max;     /* 15 */
+    int64_t reserved_ms;       /* fileReservedTime: nothing stays open for longer */
+    uint32_t max_halves;       /* open at once */
+    uint32_t max_pop_marks;    /* check-points of POP in flight */
+    uint32_t max_pop_waiting;  /* pops of one group that wait for one topic: popPollingSize */
+    bool server_balance;       /* queues are divided here; else each member gets all */
+    bool default_pops;         /* defaultMessageRequestMode: groups pop unless told otherwise … */
+    int32_t default_share;     /* … each queue shared so: defaultPopShareQueueNum */
+    unsigned pop_retry_chance; /* percent: popFromRetryProbability */
+    int64_t max_invisible_ms;  /* 3 days, as far as Apache's timers go */
     /* By what messages are recognised that were stored before, where a topic does not say itself:
      * "UNIQ_KEY", or the name of a property; empty or NULL: not at all. */
     const char *dedup_key;
@@ -249,11 +257,15 @@ must_check enum err broker_pull(struct broker *broker, const struct pull *pull, 
                                 struct fault *why);
 
 /* A reader that waits. It is embedded in something of the door's, which stays the owner. */
+struct pop_crowd;
 struct hold {
     struct link by_queue, by_time;
-    struct queue *queue;
-    int64_t offset;        /* wakes when the queue has something at or after this */
-    struct filter *filter; /* stays as long as the hold waits */
+    struct queue *queue;     /* of a pull */
+    struct pop_crowd *crowd; /* of a pop */
+    int32_t queue_id;        /* of a pop: this one, or any */
+    bool only_tells;         /* of a pop: it takes nothing, others need not stand back */
+    int64_t offset;          /* wakes when the queue has something at or after this */
+    struct filter *filter;   /* stays as long as the hold waits */
     uint64_t deadline_ns;
     /* The wait is over: something arrived, or time is up. Called once, without a key, on any
      * thread. Until then the memory stays. */
@@ -268,6 +280,109 @@ must_check enum err broker_hold_again(struct broker *broker, struct hold *hold);
 /* True: it waits no more and `wake` will not be called. False: `wake` has been or is being called,
  * or it never waited. */
 bool broker_unhold(struct broker *broker, struct hold *hold);
+
+/* ---- POP: messages that are handed out for a time ---- */
+
+#define POP_MAX     32  /* messages in one answer */
+#define POP_ORDERED 999 /* revive_id of what is consumed in order */
+
+struct pop {
+    struct bytes group, topic;
+    int32_t queue_id; /* below 0: any */
+    uint32_t max_count;
+    int64_t invisible_ms;
+    bool from_max; /* a new group begins with the last message, else with the first there is */
+    bool ordered;
+    bool peeks;              /* nothing is handed out */
+    struct bytes attempt_id; /* ordered: the same one may ask again */
+    bool has_expression;     /* else all messages */
+    struct bytes expression, expression_type;
+};
+
+/* Messages of one queue, in the order of the slices. */
+struct pop_part {
+    int32_t queue_id;
+    bool retry; /* of the group's retry topic for this topic */
+    int64_t start;
+    uint32_t n;
+    size_t n_slices;
+};
+
+struct popped {
+    int64_t pop_ms, rest; /* when; how many messages are left there */
+    int32_t revive_id;
+    size_t n_parts;
+    struct pop_part parts[POP_MAX];
+    uint32_t n;
+    int64_t offsets[POP_MAX];
+    int32_t counts[POP_MAX]; /* ordered: how often each was handed out before */
+    size_t n_slices;
+    struct slice slices[POP_MAX]; /* the caller's to drop */
+    uint64_t size;
+    struct filter *filter; /* one count is the caller's */
+};
+
+/* Memory for what is written in between; one for each loop. */
+struct mark_desk;
+must_check enum err mark_desk_open(struct mark_desk **out);
+void mark_desk_close(struct mark_desk *desk);
+
+/* OK also when nothing was found. ERR_DENIED, ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_INVALID (a
+ * number, a name), ERR_MALFORMED and ERR_UNSUPPORTED (the expression), ERR_BUSY (too many are in
+ * flight), ERR_NO_MEMORY, or what store_append said. */
+must_check enum err broker_pop(struct broker *broker, struct mark_desk *desk, const struct pop *pop,
+                               struct popped *out, struct fault *why);
+/* Waits, like broker_hold, for anything that such a pop would find, until clock_ns() is `until_ns`
+ * or, in order, what keeps the others back becomes visible. ERR_STALE, ERR_BUSY, ERR_TIMEOUT. */
+must_check enum err broker_pop_hold(struct broker *broker, const struct pop *pop, struct hold *hold,
+                                    uint64_t until_ns);
+/* How long a client that asked at `born_ms` for so long may still wait; below 0: so much too late.
+ * `*until_ns` is for broker_pop_hold. */
+int64_t broker_pop_patience(struct broker *broker, int64_t born_ms, int64_t poll_ms,
+                            uint64_t *until_ns);
+/* NOTIFICATION, POLLING_INFO: the same checks, nothing is taken. */
+must_check enum err broker_pop_look(struct broker *broker, const struct pop *pop, bool *found,
+                                    uint32_t *waiting, struct fault *why);
+
+/* What a consumer shows of a message it was handed: Apache's POP_CK. */
+struct handle {
+    int64_t start, pop_ms, invisible_ms;
+    int32_t revive_id;
+};
+
+/* Acknowledgements of messages of one queue that were handed out together. */
+struct ack {
+    struct bytes group, topic; /* the topic it was read from: a retry topic too */
+    int32_t queue_id;
+    struct handle handle;
+    uint32_t n;
+    const int64_t *offsets;
+    bool lenient; /* of many at once: offsets outside the queue are passed over */
+
+    /* OK: done, or had been. ERR_UNKNOWN_TOPIC; ERR_INVALID (queue id); ERR_RANGE (an offset that
+     * the queue does not have); ERR_NOT_FOUND (not handed out so, or too long ago: it comes again);
+     * or what store_append said. */
+    enum err err;
+    struct fault why;
+    bool stored;       /* success may be told when the log is confirmed so far as broker_ack says */
+    struct mark *mark; /* the broker's notes */
+    uint32_t bits;
+};
+/* All of one turn, with one write; `*end` as in broker_produce. */
+void broker_ack(struct broker *broker, struct mark_desk *desk, struct ack *acks, size_t n,
+                uint64_t *end);
+
+struct retime {
+    struct bytes group, topic;
+    int32_t queue_id;
+    struct handle handle;
+    int64_t offset, invisible_ms;
+    /* Afterwards: the handle that counts from now on. */
+    struct handle renewed;
+};
+/* As an ack's; ERR_MALFORMED: a time that cannot be. */
+must_check enum err broker_retime(struct broker *broker, struct mark_desk *desk, struct retime *r,
+                                  uint64_t *end, struct fault *why);
 
 /* ---- offsets ---- */
 
@@ -353,6 +468,44 @@ void broker_session_gone(struct broker *broker, struct counted *session);
 /* Each id once, in order. ERR_NOT_FOUND: nobody. ERR_TOO_BIG: the arena. */
 must_check enum err broker_consumer_ids(struct broker *broker, struct bytes group,
                                         struct arena *arena, struct bytes **ids, size_t *n);
+
+/* ---- who reads what ---- */
+
+/* How a group reads a topic: an operator's wish. */
+struct request_mode {
+    struct bytes topic, group;
+    bool pops;     /* else it pulls */
+    int32_t share; /* so many further members share a queue; 0: all */
+};
+/* ERR_DENIED (a retry topic), ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_BUSY, ERR_NO_MEMORY. */
+must_check enum err broker_mode_set(struct broker *broker, const struct request_mode *mode,
+                                    struct fault *why);
+void broker_mode_get(struct broker *broker, struct bytes topic, struct bytes group,
+                     struct request_mode *out);
+
+enum assign_strategy { ASSIGN_AVERAGE, ASSIGN_CIRCLE };
+bool assign_strategy_find(struct bytes name, enum assign_strategy *out);
+/* Whether one of so many clients gets one of so many queues. Pure. */
+bool assign_has(enum assign_strategy strategy, size_t n_queues, size_t n_clients, size_t client,
+                size_t queue);
+
+struct assign_queue {
+    struct bytes broker;
+    int32_t queue_id;
+};
+struct assign {
+    struct bytes topic, group, client_id;
+    enum assign_strategy strategy;
+    bool broadcasting;
+    struct assign_queue *queues; /* all of the topic; they are sorted */
+    size_t n_queues;
+    /* Afterwards. */
+    struct request_mode mode;
+    struct assign_queue *assigned; /* in the arena */
+    size_t n;
+};
+/* ERR_NOT_FOUND: nobody can say, for want of queues or members. */
+must_check enum err broker_assign(struct broker *broker, struct assign *a, struct arena *arena);
 
 /* ---- ordered consumption ---- */
 
@@ -547,6 +700,10 @@ struct broker_numbers {
     uint64_t keys;           /* that are remembered now … */
     uint64_t keys_bytes;     /* … and the memory for them */
     uint64_t keys_displaced; /* that had to go before their time, because there were too many */
+    /* POP: messages */
+    uint64_t pop_in_flight, popped, pop_acked, pop_revived, pop_dead;
+    uint64_t pop_late; /* acknowledged too late, or without having been handed out */
+    size_t pop_marks;
 };
 void broker_numbers(struct broker *broker, struct broker_numbers *out);
 
@@ -558,7 +715,14 @@ must_check enum err broker_topics(struct broker *broker, struct arena *arena,
 
 /* ---- the files ---- */
 
-enum table_name { TABLE_TOPICS, TABLE_GROUPS, TABLE_OFFSETS, TABLE_DELAYS };
+enum table_name {
+    TABLE_TOPICS,
+    TABLE_GROUPS,
+    TABLE_OFFSETS,
+    TABLE_DELAYS,
+    TABLE_ORDERS,
+    TABLE_MODES
+};
 /* Whether the text of a table's file can be read: OK or ERR_DAMAGED. Pure. */
 must_check enum err table_check(enum table_name which, struct bytes text, struct fault *why);
 /* The text as it would be in the file now. */
@@ -591,5 +755,7 @@ struct service_turn {
 void broker_delay_turn(struct broker *broker, struct service_turn *out);
 /* Asks producers what became of their transactions. One caller at a time. */
 void broker_txn_turn(struct broker *broker, struct service_turn *out);
+/* Sees to popped messages that were not acknowledged in time. One caller at a time. */
+void broker_pop_turn(struct broker *broker, struct service_turn *out);
 
 #endif

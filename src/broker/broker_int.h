@@ -158,7 +158,7 @@ struct filters {
     _Atomic size_t size;
 };
 
-#define TABLES 4
+#define TABLES 6
 
 struct table {
     struct data_version version;
@@ -200,6 +200,8 @@ struct broker {
     int64_t delay_saved[DELAY_LEVELS]; /* by level; -1: not in the table */
     struct delay *delay;               /* delay.c; but for opening, broker_delay_turn's own */
     struct txn *txn;                   /* txn.c */
+    struct pop_room *pop;              /* pop_int.h */
+    struct map modes;                  /* topic@group → struct mode; assign.c */
     struct map lock_groups;            /* group → struct lock_group */
     struct list locks_by_time;
     uint32_t n_locks;
@@ -275,6 +277,9 @@ void tombs_clear(struct broker *b); /* no key needed: at the end */
 /* Room: core. Takes all readers that wait at the queue, to be woken by holds_wake. */
 void holds_take(struct broker *b, struct queue *queue, struct list *woken);
 void holds_wake(struct list *woken); /* no key held */
+/* Room: core. Into its slot of time, and out of it: from then on the caller alone may wake it. */
+void hold_time(struct broker *b, struct hold *hold);
+void hold_untime(struct broker *b, struct hold *hold);
 
 /* ---- groups.c, room: core ---- */
 
@@ -362,8 +367,19 @@ must_check enum err progress_remove(struct broker *b, struct bytes topic, struct
 must_check enum err progress_reset(struct broker *b, struct bytes group, struct bytes topic,
                                    int32_t queue_id, int64_t offset);
 bool progress_was_reset(struct broker *b, struct bytes group, struct bytes topic, int32_t queue_id);
+/* Whether a group without an offset would begin with the queue's first message. No key needed. */
+bool queue_is_recent(struct broker *b, struct bytes topic, int32_t queue_id);
 /* Splits topic@group. */
 void progress_names(const struct progress *p, struct bytes *topic, struct bytes *group);
+
+/* ---- assign.c, room: core ---- */
+
+must_check enum err mode_put(struct broker *b, const struct request_mode *set);
+void modes_clear(struct broker *b); /* no key needed: at the end */
+
+/* ---- popmark.c, room: core ---- */
+
+void pop_numbers(struct broker *b, struct broker_numbers *out);
 
 /* ---- delay.c ---- */
 

@@ -1,5 +1,5 @@
 /* core.c - the core room itself: opening, closing, and what happens after the key is given back. */
-#include "broker/broker_int.h"
+#include "broker/pop_int.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,9 +39,11 @@ enum err broker_close(struct broker *b, struct fault *why)
 {
     /* The copies must be on the disk before the table may count them; if they cannot be brought
      * there, it says what is safe. */
-    if ((delay_unsettled(b) || txn_unsettled(b)) && store_flush_all(b->store, NULL) == OK) {
+    bool unsettled = delay_unsettled(b) || txn_unsettled(b) || pop_unsettled(b);
+    if (unsettled && store_flush_all(b->store, NULL) == OK) {
         delay_settle(b);
         txn_settle_last(b);
+        pop_settle_all(b);
     }
     enum err err = broker_save_turn(b, why);
     broker_free(b);
@@ -124,12 +126,15 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
     }
 
     b->dice = dice_seeded(options->seed);
-    enum { MAPS = 11 };
+    enum { MAPS = 12 };
     struct map *maps[MAPS] = {&b->topics,      &b->groups,  &b->progress, &b->consumers,
                               &b->producers,   &b->members, &b->visitors, &b->waiting,
-                              &b->lock_groups, &b->tombs,   &b->callers};
+                              &b->lock_groups, &b->tombs,   &b->callers,  &b->modes};
     for (size_t i = 0; i < MAPS; i++)
         map_init(maps[i], dice_next(&b->dice));
+    enum err err = pop_init(b);
+    if (err)
+        return err;
     numbers_init(b);
     b->hold_tick = clock_ns(b->clock) / HOLD_SLOT_NS;
     return dedup_open(b);
@@ -167,6 +172,8 @@ static enum err core_fill(struct broker *b, struct fault *why)
         err = delay_open(b);
     if (!err)
         err = txn_open(b);
+    if (!err)
+        err = pop_open(b, why);
     room_leave(&b->room);
     return err;
 }
@@ -190,6 +197,8 @@ static void broker_free(struct broker *b)
     delay_free(b->delay);
     txn_free(b->txn);
     dedup_close(b);
+    pop_free(b);
+    modes_clear(b);
     map_clear(&b->topics);
     map_clear(&b->groups);
     map_clear(&b->progress);

@@ -1,20 +1,19 @@
 /* hold.c - readers that wait for a message to arrive.
  *
- * A hold stands in two lists: that of its queue, and that of the slot of time its deadline falls
- * into. Whoever takes it out of the second has the right to wake it; that happens under the key, so
- * a hold is woken once. Until it is woken it then stands in a list of the waker's own, by
- * `by_queue`.
+ * A hold stands in two lists: that of its queue (of a pop, that of its crowd: pophold.c), and that
+ * of the slot of time its deadline falls into. Whoever takes it out of the second has the right to
+ * wake it; that happens under the key, so a hold is woken once. Until it is woken it then stands in
+ * a list of the waker's own, by `by_queue`.
  *
  * Nothing is missed between a reader's look at the queue and its hold: the dispatcher first
  * publishes the queue's end and then enters the room; broker_hold looks at the end inside the room.
  * Whichever comes second sees the other.
  */
-#include "broker/broker_int.h"
+#include "broker/pop_int.h"
 
 #include <stdlib.h>
 
 static enum err hold_add(struct broker *b, struct hold *hold);
-static void hold_remove(struct broker *b, struct hold *hold);
 static void arrivals_meet(struct broker *b, const struct arrival *news, size_t n,
                           struct list *woken);
 
@@ -49,7 +48,7 @@ bool broker_unhold(struct broker *b, struct hold *hold)
     room_enter(&b->room);
     bool waits = link_in_list(&hold->by_time);
     if (waits) {
-        hold_remove(b, hold);
+        hold_untime(b, hold);
         list_remove(&hold->by_queue);
     }
     room_leave(&b->room);
@@ -88,7 +87,7 @@ void broker_hold_turn(struct broker *b)
             struct hold *hold = list_entry(k, struct hold, by_time);
             if (hold->deadline_ns > now_ns)
                 continue; /* in a later round */
-            hold_remove(b, hold);
+            hold_untime(b, hold);
             list_remove(&hold->by_queue);
             list_add_tail(&woken, &hold->by_queue);
         }
@@ -132,18 +131,29 @@ static enum err hold_add(struct broker *b, struct hold *hold)
     if (!waiting)
         return ERR_NO_MEMORY;
     list_add_tail(&waiting->holds, &hold->by_queue);
-    list_add_tail(&b->hold_slots[hold->deadline_ns / HOLD_SLOT_NS % HOLD_SLOTS], &hold->by_time);
-    b->n_holds++;
+    hold_time(b, hold);
     return OK;
 }
 
+/* Room: core. */
+void hold_time(struct broker *b, struct hold *hold)
+{
+    room_held(&b->room);
+    list_add_tail(&b->hold_slots[hold->deadline_ns / HOLD_SLOT_NS % HOLD_SLOTS], &hold->by_time);
+    b->n_holds++;
+}
+
 /* Room: core. Out of time: from here on the caller alone may wake it. */
-static void hold_remove(struct broker *b, struct hold *hold)
+void hold_untime(struct broker *b, struct hold *hold)
 {
     room_held(&b->room);
     invariant(b->n_holds > 0);
     list_remove(&hold->by_time);
     b->n_holds--;
+    if (hold->crowd) {
+        hold->crowd->n--;
+        b->pop->n_holds--;
+    }
 }
 
 /* Of several new messages only the last one's tag is known, and of none the properties: then the
@@ -161,6 +171,8 @@ static void arrivals_meet(struct broker *b, const struct arrival *news, size_t n
 {
     room_held(&b->room);
     for (size_t i = 0; i < n; i++) {
+        if (b->pop->n_holds > 0)
+            pop_arrived(b, &news[i], woken);
         struct waiting *waiting = map_get(&b->waiting, pointer_key(&news[i].queue));
         if (!waiting)
             continue;
@@ -168,7 +180,7 @@ static void arrivals_meet(struct broker *b, const struct arrival *news, size_t n
             struct hold *hold = list_entry(k, struct hold, by_queue);
             if (!arrival_concerns(&news[i], hold))
                 continue;
-            hold_remove(b, hold);
+            hold_untime(b, hold);
             list_remove(&hold->by_queue);
             list_add_tail(woken, &hold->by_queue);
         }
@@ -183,7 +195,7 @@ void holds_take(struct broker *b, struct queue *queue, struct list *woken)
     if (!waiting)
         return;
     list_each(k, &waiting->holds)
-        hold_remove(b, list_entry(k, struct hold, by_queue));
+        hold_untime(b, list_entry(k, struct hold, by_queue));
     list_append_all(woken, &waiting->holds);
 }
 

@@ -293,6 +293,7 @@ static void counts(struct broker *b, struct broker_numbers *out)
     out->holds = b->n_holds;
     out->differing = s->differing;
     txn_numbers(b->txn, out);
+    pop_numbers(b, out);
 }
 
 /* No key held. -1: there is no message. */

@@ -5,7 +5,6 @@
 
 #define VERSION_COMMITS 500 /* the data version rises with every 500th commit, as Apache's does */
 
-static bool queue_is_recent(struct broker *b, struct bytes topic, int32_t queue_id);
 static struct place *progress_place(struct broker *b, struct bytes group, struct bytes topic,
                                     int32_t queue_id);
 static enum err progress_make(struct broker *b, struct bytes key, struct progress **out);
@@ -111,7 +110,7 @@ enum err broker_bound(struct broker *b, struct bytes topic, int32_t queue_id,
 
 /* The first message is still there, and not so much of the log has come after it that reading it
  * all would be a surprise. */
-static bool queue_is_recent(struct broker *b, struct bytes topic, int32_t queue_id)
+bool queue_is_recent(struct broker *b, struct bytes topic, int32_t queue_id)
 {
     struct queue *queue = store_queue_find(b->store, topic, queue_id);
     if (!queue || queue_max(queue) == 0)

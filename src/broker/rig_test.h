@@ -174,6 +174,11 @@ static inline int rig_open(void **state)
         .max_halves = 1000,
         .dedup_window_ms = 600000,
         .dedup_max_keys = 1000000,
+        .server_balance = true,
+        .max_pop_marks = 10000,
+        .max_pop_waiting = 50,
+        .pop_retry_chance = 20,
+        .max_invisible_ms = 3 * 24 * 3600 * 1000,
     };
     assert_int_equal(rig_start(rig, &why), OK);
     *state = rig;

@@ -4,6 +4,7 @@
  * cannot be read is moved aside as .damaged before its .bak is used, so that the next save cannot
  * push the good copy out by the bad one.
  */
+#include "broker/pop_int.h"
 #include "broker/tables_int.h"
 
 #include <stdio.h>
@@ -20,6 +21,11 @@ static enum err offsets_load(struct broker *b, struct bytes text, struct arena *
 static enum err delays_load(struct broker *b, struct bytes text, struct arena *arena,
                             struct fault *why);
 
+static enum err orders_load(struct broker *b, struct bytes text, struct arena *arena,
+                            struct fault *why);
+static enum err modes_load(struct broker *b, struct bytes text, struct arena *arena,
+                           struct fault *why);
+
 static const struct {
     const char *path;
     enum err (*load)(struct broker *b, struct bytes text, struct arena *arena, struct fault *why);
@@ -29,6 +35,8 @@ static const struct {
     [TABLE_GROUPS] = {"config/subscriptionGroup.json", groups_load, groups_write},
     [TABLE_OFFSETS] = {"config/consumerOffset.json", offsets_load, offsets_write},
     [TABLE_DELAYS] = {"config/delayOffset.json", delays_load, delays_write},
+    [TABLE_ORDERS] = {"config/consumerOrderInfo.json", orders_load, orders_write},
+    [TABLE_MODES] = {"config/messageRequestMode.json", modes_load, modes_write},
 };
 
 /* ---- saving ---- */
@@ -76,6 +84,9 @@ static enum err table_save(struct broker *b, enum table_name which, struct fault
 enum err broker_save_turn(struct broker *b, struct fault *why)
 {
     enum err first = OK;
+    room_enter(&b->room);
+    pop_settle(b);
+    room_leave(&b->room);
     for (enum table_name which = 0; which < TABLES; which++) {
         enum err err = table_save(b, which, first ? NULL : why);
         if (!first)
@@ -193,6 +204,25 @@ static enum err offsets_load(struct broker *b, struct bytes text, struct arena *
         err = progress_put(b, t.rows[i].key, t.rows[i].places, t.rows[i].n);
     if (!err)
         b->tables[TABLE_OFFSETS].version = t.version;
+    b->pop->known = t.pop_known;
+    return err;
+}
+
+/* Of queues that are there. What is missing only comes again. */
+static enum err orders_load(struct broker *b, struct bytes text, struct arena *arena,
+                            struct fault *why)
+{
+    struct order_rows t;
+    enum err err = order_rows_read(text, arena, &t, why);
+    for (size_t i = 0; !err && i < t.n; i++) {
+        const struct order_row *row = &t.rows[i];
+        struct queue *queue = store_queue_find(b->store, row->topic, row->queue_id);
+        struct pop_queue *q =
+            queue ? pop_queue_need(b, row->topic, row->group, row->queue_id, queue) : NULL;
+        struct pop_order *order;
+        if (q && order_read(row->node, &order) == OK)
+            order_merge(q, order);
+    }
     return err;
 }
 
@@ -206,4 +236,14 @@ static enum err delays_load(struct broker *b, struct bytes text, struct arena *a
     memcpy(b->delay_saved, t.offsets, sizeof t.offsets);
     b->tables[TABLE_DELAYS].version = t.version;
     return OK;
+}
+
+static enum err modes_load(struct broker *b, struct bytes text, struct arena *arena,
+                           struct fault *why)
+{
+    struct mode_rows t;
+    enum err err = mode_rows_read(text, arena, &t, why);
+    for (size_t i = 0; !err && i < t.n; i++)
+        err = mode_put(b, &t.rows[i]);
+    return err;
 }

@@ -2,8 +2,10 @@
 #include "broker/disk_test.h"
 #include "broker/rig_test.h"
 
-static const char *const paths[] = {"config/topics.json", "config/subscriptionGroup.json",
-                                    "config/consumerOffset.json", "config/delayOffset.json"};
+static const char *const paths[] = {
+    "config/topics.json",      "config/subscriptionGroup.json", "config/consumerOffset.json",
+    "config/delayOffset.json", "config/consumerOrderInfo.json", "config/messageRequestMode.json"};
+_Static_assert(sizeof paths / sizeof *paths == TABLES, "each table has a file");
 
 static void file_write(struct rig *rig, const char *path, const char *ending, const char *text)
 {
@@ -42,8 +44,18 @@ static void delay_one(struct rig *rig, int level)
     broker_delay_turn(rig->broker, &turn);
 }
 
-/* A topic T, a group g, an offset and a delay level, each in its file and, older, in its .bak; the
- * broker is stopped. */
+/* Makes something known to the tables of POP. */
+static void pop_one(struct rig *rig, int share)
+{
+    struct request_mode mode = {BYTES("T"), BYTES("g"), true, share};
+    assert_int_equal(broker_mode_set(rig->broker, &mode, NULL), OK);
+    room_enter(&rig->broker->room);
+    table_changed(rig->broker, TABLE_ORDERS);
+    room_leave(&rig->broker->room);
+}
+
+/* A topic T, a group g, an offset, a delay level and a mode, each in its file and, older, in its
+ * .bak; the broker is stopped. */
 static int saved_open(void **state)
 {
     rig_open(state);
@@ -59,6 +71,7 @@ static int saved_open(void **state)
                                               NULL),
                          OK);
         delay_one(rig, i);
+        pop_one(rig, i);
         assert_int_equal(broker_save_turn(rig->broker, NULL), OK);
     }
     rig_stop(rig);
@@ -81,6 +94,10 @@ static void tables_survive_a_stop(void **state)
     assert_int_equal(rig->broker->delay_saved[0], 0);
     assert_int_equal(rig->broker->delay_saved[1], 0);
     assert_int_equal(rig->broker->delay_saved[2], -1);
+    struct request_mode mode;
+    broker_mode_get(rig->broker, BYTES("T"), BYTES("g"), &mode);
+    assert_true(mode.pops);
+    assert_int_equal(mode.share, 2);
     assert_int_equal(rig->broker->tables[TABLE_TOPICS].version.counter, 2);
     assert_int_equal(rig->broker->tables[TABLE_GROUPS].version.counter, 2);
     assert_string_equal(broker_note(rig->broker), "");

@@ -4,6 +4,8 @@
  *     subscriptionGroup.json  "forbiddenTable":{},"subscriptionGroupTable":{"g":{…}}
  *     consumerOffset.json     "offsetTable":{"T@g":{0:5,1:7}}
  *     delayOffset.json        "offsetTable":{1:10,3:2}, by delay level
+ *     consumerOrderInfo.json  "table":{"T@g":{0:{…}}}, by queue; it has no version
+ *     messageRequestMode.json "messageRequestModeMap":{"T":{"g":{…}}}; nor has this
  *
  * each in one object, after "dataVersion":{…}.
  *
@@ -11,6 +13,7 @@
  * main member, or with a name or number that cannot be, is damaged: better to stop and use the
  * older file than to run on half of the truth.
  */
+#include "broker/pop_int.h"
 #include "broker/tables_int.h"
 
 #include "base/json.h"
@@ -36,6 +39,10 @@ enum err table_check(enum table_name which, struct bytes text, struct fault *why
         err = offset_rows_read(text, &arena, &(struct offset_rows){0}, why);
     else if (which == TABLE_DELAYS)
         err = delay_rows_read(text, &arena, &(struct delay_rows){0}, why);
+    else if (which == TABLE_ORDERS)
+        err = order_rows_read(text, &arena, &(struct order_rows){0}, why);
+    else if (which == TABLE_MODES)
+        err = mode_rows_read(text, &arena, &(struct mode_rows){0}, why);
     arena_clear(&arena);
     return err;
 }
@@ -162,6 +169,100 @@ enum err offset_rows_read(struct bytes text, struct arena *arena, struct offset_
             return err;
         t.n++;
     }
+    int64_t known = json_int(json_member(root, "popPosition"), 0);
+    t.pop_known = known < 0 ? 0 : (uint64_t)known;
+    *out = t;
+    return OK;
+}
+
+/* Queues of one topic@group. */
+static enum err order_queues_read(const struct json *node, struct order_rows *t, struct fault *why)
+{
+    struct bytes key = node->key->text;
+    const uint8_t *at = key.len ? memchr(key.at, '@', key.len) : NULL;
+    if (!at || node->type != JSON_OBJECT)
+        return fault_set(why, ERR_DAMAGED, "%.*s is no topic@group", BRIEF(key));
+    size_t len = (size_t)(at - key.at);
+    json_each(queue, node) {
+        struct order_row *row = &t->rows[t->n++];
+        *row = (struct order_row){
+            .topic = {key.at, len}, .group = bytes_from(key, len + 1), .node = queue};
+        if (!bytes_to_i32(queue->key->text, &row->queue_id) || row->queue_id < 0 ||
+            queue->type != JSON_OBJECT || row->topic.len > NAME_MAX_ANY ||
+            row->group.len > NAME_MAX_ANY)
+            return fault_set(why, ERR_DAMAGED, "%.*s has no queue %.*s", BRIEF(key),
+                             BRIEF(queue->key->text));
+    }
+    return OK;
+}
+
+enum err order_rows_read(struct bytes text, struct arena *arena, struct order_rows *out,
+                         struct fault *why)
+{
+    struct order_rows t = {0};
+    const struct json *root = NULL;
+    struct data_version version;
+    const struct json *table = table_find(text, arena, "table", &version, &root, why);
+    if (!table)
+        return ERR_DAMAGED;
+    size_t n = 0;
+    json_each(group, table)
+        n += group->n;
+    t.rows = arena_alloc(arena, (n + 1) * sizeof *t.rows);
+    if (!t.rows)
+        return ERR_NO_MEMORY;
+    json_each(node, table) {
+        enum err err = order_queues_read(node, &t, why);
+        if (err)
+            return err;
+    }
+    *out = t;
+    return OK;
+}
+
+static enum err mode_row_read(const struct json *topic, const struct json *node,
+                              struct request_mode *out, struct fault *why)
+{
+    int64_t share = json_int(json_member(node, "popShareQueueNum"), 0);
+    *out = (struct request_mode){
+        .topic = topic->key->text,
+        .group = node->key->text,
+        .pops = bytes_equal(json_text(json_member(node, "mode"), BYTES("PULL")), BYTES("POP")),
+        .share = share < -1 || share > INT32_MAX ? -1 : (int32_t)share,
+    };
+    bool names = out->topic.len > 0 && out->topic.len <= NAME_MAX_ANY && out->group.len > 0 &&
+                 out->group.len <= NAME_MAX_ANY;
+    return names && node->type == JSON_OBJECT
+               ? OK
+               : fault_set(why, ERR_DAMAGED, "%.*s has no mode for %.*s", BRIEF(out->topic),
+                           BRIEF(out->group));
+}
+
+enum err mode_rows_read(struct bytes text, struct arena *arena, struct mode_rows *out,
+                        struct fault *why)
+{
+    struct mode_rows t = {0};
+    const struct json *root = NULL;
+    struct data_version version;
+    const struct json *table =
+        table_find(text, arena, "messageRequestModeMap", &version, &root, why);
+    if (!table)
+        return ERR_DAMAGED;
+    size_t n = 0;
+    json_each(topic, table)
+        n += topic->n;
+    t.rows = arena_alloc(arena, (n + 1) * sizeof *t.rows);
+    if (!t.rows)
+        return ERR_NO_MEMORY;
+    json_each(topic, table) {
+        if (topic->type != JSON_OBJECT)
+            return fault_set(why, ERR_DAMAGED, "%.*s has no groups", BRIEF(topic->key->text));
+        json_each(node, topic) {
+            enum err err = mode_row_read(topic, node, &t.rows[t.n++], why);
+            if (err)
+                return err;
+        }
+    }
     *out = t;
     return OK;
 }
@@ -281,11 +382,13 @@ void offsets_write(struct broker *b, struct json_out *w)
         json_open(w);
         for (size_t q = 0; q < p->n; q++) {
             json_key_int(w, p->places[q].queue_id);
-            json_put_int(w, p->places[q].offset);
+            json_put_int(w, pop_saved_offset(b, p, &p->places[q]));
         }
         json_close(w);
     }
     json_close(w);
+    if (b->pop->known > 0)
+        json_int_member(w, "popPosition", (int64_t)b->pop->known);
     json_close(w);
 }
 

@@ -40,6 +40,23 @@ struct offset_rows {
     struct data_version version;
     struct offset_row *rows;
     size_t n;
+    uint64_t pop_known; /* our own member: position in the log, pop_room.known */
+};
+
+struct mode_rows {
+    struct request_mode *rows;
+    size_t n;
+};
+
+struct order_row {
+    struct bytes topic, group;
+    int32_t queue_id;
+    const struct json *node;
+};
+
+struct order_rows {
+    struct order_row *rows;
+    size_t n;
 };
 
 struct delay_rows {
@@ -55,12 +72,18 @@ must_check enum err offset_rows_read(struct bytes text, struct arena *arena,
                                      struct offset_rows *out, struct fault *why);
 must_check enum err delay_rows_read(struct bytes text, struct arena *arena, struct delay_rows *out,
                                     struct fault *why);
+must_check enum err mode_rows_read(struct bytes text, struct arena *arena, struct mode_rows *out,
+                                   struct fault *why);
+must_check enum err order_rows_read(struct bytes text, struct arena *arena, struct order_rows *out,
+                                    struct fault *why);
 
 /* Room: core. */
 void topics_write(struct broker *b, struct json_out *w);
 void groups_write(struct broker *b, struct json_out *w);
 void offsets_write(struct broker *b, struct json_out *w);
 void delays_write(struct broker *b, struct json_out *w);
+void orders_write(struct broker *b, struct json_out *w);
+void modes_write(struct broker *b, struct json_out *w);
 void table_write(struct broker *b, enum table_name which, struct json_out *w);
 
 #endif

@@ -1,4 +1,5 @@
-/* The text of the four tables: what is read, what is refused, what is written. */
+/* The text of the tables: what is read, what is refused, what is written. */
+#include "broker/pop_int.h"
 #include "broker/rig_test.h"
 #include "broker/tables_int.h"
 
@@ -26,6 +27,43 @@ static const char delays_apache[] =
     "{\n\t\"dataVersion\":{\n\t\t\"counter\":1,\n\t\t\"stateVersion\":0,\n\t\t\"timestamp\":"
     "1794792743184\n\t},\n\t\"offsetTable\":{\n\t\t1:10,\n\t\t2:1,\n\t\t\"18\":0,\n\t\t99:7\n\t}"
     "\n}";
+
+static const char orders_apache[] =
+    "{\n\t\"table\":{\n\t\t\"T@g\":{0:{\n\t\t\t\"a\":\"x1\",\n\t\t\t\"cm\":2,\n\t\t\t\"i\":60000,"
+    "\n\t\t\t\"l\":1794792743184,\n\t\t\t\"o\":[7,1,3],\n\t\t\t\"oc\":{7:1},\n\t\t\t\"ot\":{10:"
+    "1794792743999},\n\t\t\t\"popTime\":1794792743100\n\t\t}},\"E@g\":{}\n\t}\n}";
+static const char modes_apache[] =
+    "{\n\t\"messageRequestModeMap\":{\n\t\t\"T\":{\n\t\t\t\"g\":{\n\t\t\t\t\"consumerGroup\":\"g\","
+    "\n\t\t\t\t\"mode\":\"POP\",\n\t\t\t\t\"popShareQueueNum\":3,\n\t\t\t\t\"topic\":\"T\"\n\t\t\t}"
+    "\n\t\t}\n\t}\n}";
+
+static void apache_s_orders_and_modes_are_read(void **state)
+{
+    (void)state;
+    struct arena arena;
+    arena_init(&arena, 1 << 16);
+    struct order_rows o;
+    assert_int_equal(order_rows_read(bytes_str(orders_apache), &arena, &o, NULL), OK);
+    assert_int_equal(o.n, 1);
+    assert_bytes_equal(o.rows[0].topic, BYTES("T"));
+    assert_bytes_equal(o.rows[0].group, BYTES("g"));
+    assert_int_equal(o.rows[0].queue_id, 0);
+    struct pop_order *order;
+    assert_int_equal(order_read(o.rows[0].node, &order), OK);
+    struct buf text = buf_upto(1 << 16);
+    order_write(order, &(struct json_out){.buf = &text});
+    assert_bytes_equal(buf_bytes(&text),
+                       BYTES("{\"a\":\"x1\",\"cm\":2,\"i\":60000,\"l\":1794792743184,\"o\":[7,1,3],"
+                             "\"oc\":{7:1},\"ot\":{10:1794792743999},\"popTime\":1794792743100}"));
+    buf_clear(&text);
+    free(order);
+    struct mode_rows m;
+    assert_int_equal(mode_rows_read(bytes_str(modes_apache), &arena, &m, NULL), OK);
+    assert_int_equal(m.n, 1);
+    assert_true(m.rows[0].pops);
+    assert_int_equal(m.rows[0].share, 3);
+    arena_clear(&arena);
+}
 
 static void apache_s_delays_are_read(void **state)
 {
@@ -103,7 +141,8 @@ static void apache_s_offsets_are_read(void **state)
 static void a_table_that_was_cut_is_damaged(void **state)
 {
     (void)state;
-    const char *const texts[] = {topics_apache, groups_apache, offsets_apache, delays_apache};
+    const char *const texts[TABLES] = {topics_apache, groups_apache, offsets_apache,
+                                       delays_apache, orders_apache, modes_apache};
     for (enum table_name which = 0; which < TABLES; which++) {
         struct bytes whole = bytes_str(texts[which]);
         assert_int_equal(table_check(which, whole, NULL), OK);
@@ -146,6 +185,12 @@ static void tables_that_say_nonsense_are_damaged(void **state)
         {TABLE_DELAYS, "{\"offsetTable\":{\"x\":7}}", "level x"},
         {TABLE_DELAYS, "{\"offsetTable\":{1:-7}}", "level 1"},
         {TABLE_DELAYS, "{\"offsetTable\":{1:{}}}", "level 1"},
+        {TABLE_ORDERS, "{}", "table"},
+        {TABLE_ORDERS, "{\"table\":{\"T\":{}}}", "topic@group"},
+        {TABLE_ORDERS, "{\"table\":{\"T@g\":{\"x\":{}}}}", "queue x"},
+        {TABLE_ORDERS, "{\"table\":{\"T@g\":{0:[]}}}", "queue 0"},
+        {TABLE_MODES, "{\"messageRequestModeMap\":{\"T\":7}}", "no groups"},
+        {TABLE_MODES, "{\"messageRequestModeMap\":{\"T\":{\"g\":7}}}", "no mode"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fault why = {0};
@@ -224,6 +269,7 @@ int main(void)
         cmocka_unit_test(apache_s_groups_are_read),
         cmocka_unit_test(apache_s_offsets_are_read),
         cmocka_unit_test(apache_s_delays_are_read),
+        cmocka_unit_test(apache_s_orders_and_modes_are_read),
         cmocka_unit_test(a_table_that_was_cut_is_damaged),
         cmocka_unit_test(tables_that_say_nonsense_are_damaged),
         cmocka_unit_test(names_have_a_limit),

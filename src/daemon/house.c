@@ -179,6 +179,13 @@ static struct broker_options broker_options_of(struct house *h, const struct set
         .dedup_key = s->dedup_key,
         .dedup_window_ms = (uint64_t)s->dedup_window_seconds * 1000,
         .dedup_max_keys = (uint64_t)s->dedup_max_keys,
+        .max_pop_marks = (uint32_t)s->max_pop_marks,
+        .max_pop_waiting = (uint32_t)s->max_pop_waiting,
+        .pop_retry_chance = (unsigned)s->pop_retry_chance,
+        .max_invisible_ms = s->max_invisible_sec * 1000,
+        .default_pops = s->request_mode == 1,
+        .default_share = (int32_t)s->pop_share,
+        .server_balance = s->server_balance,
     };
 }
 

@@ -196,6 +196,7 @@ struct service {
 static const struct service services[] = {
     {"delayed messages", broker_delay_turn},
     {"checks of transactions", broker_txn_turn},
+    {"popped messages", broker_pop_turn},
 };
 #define SERVICES (sizeof services / sizeof services[0])
 

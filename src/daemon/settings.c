@@ -12,6 +12,7 @@
 
 static const char *const flush_types[] = {"ASYNC_FLUSH", "SYNC_FLUSH", NULL};
 static const char *const broker_roles[] = {"ASYNC_MASTER", "SYNC_MASTER", "SLAVE", NULL};
+static const char *const request_modes[] = {"PULL", "POP", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 
 static int64_t unit_ms(char unit)
@@ -282,6 +283,22 @@ static const struct conf_option options[] = {
               "let consumers choose messages by SQL92 expressions over their properties"),
     LIVE_INT("maxWaitingPulls", max_holds, "100000", 1, 10000000,
              "pulls that may wait at once; more are told at once that there is nothing"),
+    INT("popPollingSize", max_pop_waiting, "1024", 1, 1000000,
+        "pops of one group that may wait for one topic; more are told POLLING_FULL"),
+    INT("popFromRetryProbability", pop_retry_chance, "20", 0, 100,
+        "how often, in percent, a pop looks for messages that come again before new ones"),
+    INT("maxPopInFlight", max_pop_marks, "1000000", 1, 100000000,
+        "batches of popped messages that may be in flight; more pops are told POLLING_FULL. One "
+        "takes about 200 bytes of memory"),
+    INT("maxPopInvisibleSec", max_invisible_sec, "259200", 1, 31622400,
+        "the longest time for which a popped message may be invisible, in seconds"),
+    CHOICE("defaultMessageRequestMode", request_mode, "PULL", request_modes,
+           "how groups read that let the broker decide, unless an operator says otherwise for a "
+           "topic and group (mqadmin setConsumeMode)"),
+    INT("defaultPopShareQueueNum", pop_share, "-1", -1, 1000000,
+        "POP by default: so many further members share a queue; -1 or 0: all"),
+    BOOL("serverLoadBalancerEnable", server_balance, "true",
+         "divide queues among the members that let the broker decide; false: each gets all"),
     TEXT("messageDelayLevel", delay_levels,
          "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", check_delay_levels,
          "the delay ladder, level 1 first; retries begin at level 3"),

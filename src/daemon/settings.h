@@ -29,6 +29,10 @@ struct settings {
     /* messages */
     int64_t max_message_size, max_holds, short_polling_ms;
     bool long_polling, fast_failure, sql92;
+    /* POP */
+    int64_t max_pop_marks, max_pop_waiting, pop_retry_chance, max_invisible_sec, pop_share;
+    int request_mode;
+    bool server_balance;
     int64_t max_sends_waiting, max_send_wait_ms;
     char delay_levels[CONF_TEXT_MAX];
     bool txn_reject;

@@ -110,6 +110,42 @@ must_check enum err locked_read(struct bytes body, struct arena *arena, struct q
 struct json_out;
 void queue_name_write(struct json_out *w, const struct queue_name *queue);
 
+/* ---- POP ---- */
+
+/* What a consumer shows of a message it got: the property POP_CK, the field extraInfo. */
+struct pop_handle {
+    int64_t start, pop_ms, invisible_ms;
+    int32_t revive_id;
+};
+must_check enum err pop_handle_read(struct bytes text, struct pop_handle *out); /* ERR_MALFORMED */
+
+#define BATCH_ACK_MAX 32
+struct batch_ack {
+    struct bytes group, topic, retry; /* "0": the topic itself, "1", "2": its retry topics */
+    int32_t queue_id;
+    struct pop_handle handle;
+    uint32_t n;
+    int64_t offsets[BATCH_ACK_MAX];
+};
+must_check enum err batch_acks_read(struct bytes body, struct arena *arena, struct batch_ack **out,
+                                    size_t *n);
+
+struct assignment_query {
+    struct bytes topic, group, client_id, strategy;
+    bool broadcasting;
+};
+must_check enum err assignment_query_read(struct bytes body, struct arena *arena,
+                                          struct assignment_query *out);
+/* `queues` NULL: nobody can say, the client keeps what it has. */
+void assignment_write(struct buf *out, const struct queue_name *queues, size_t n, bool pops);
+
+struct mode_body {
+    struct bytes topic, group;
+    bool pops;
+    int32_t share;
+};
+must_check enum err mode_body_read(struct bytes body, struct arena *arena, struct mode_body *out);
+
 /* ---- groups ---- */
 
 /* {"consumerIdList":[…]} */

@@ -119,6 +119,72 @@ TABLE(pull_fields_table);
 
 #undef FIELDS
 
+/* ---- popping ---- */
+
+#define FIELDS pop_fields
+
+static const struct field_rule pop_message_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+    INT("maxMsgNums", NEED, max_count),
+    LONG("invisibleTime", NEED, invisible_ms),
+    LONG("pollTime", NEED, poll_ms),
+    LONG("bornTime", MAY, born_ms),
+    INT("initMode", NEED, init_mode),
+    TEXT("expType", MAY, expression_type),
+    TEXT("exp", MAY, expression),
+    BOOL("order", MAY, order),
+    TEXT("attemptId", MAY, attempt_id),
+};
+TABLE(pop_message_table);
+
+static const struct field_rule peek_message_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+    INT("maxMsgNums", NEED, max_count),
+};
+TABLE(peek_message_table);
+
+static const struct field_rule notification_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+    LONG("pollTime", NEED, poll_ms),
+    LONG("bornTime", MAY, born_ms),
+    BOOL("order", MAY, order),
+    TEXT("attemptId", MAY, attempt_id),
+};
+TABLE(notification_table);
+
+static const struct field_rule polling_info_table_rules[] = {
+    TEXT("consumerGroup", NEED, group),
+    TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),
+};
+TABLE(polling_info_table);
+
+#undef FIELDS
+
+#define FIELDS ack_fields
+
+static const struct field_rule ack_message_table_rules[] = {
+    TEXT("consumerGroup", NEED, group), TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),     TEXT("extraInfo", NEED, handle),
+    LONG("offset", NEED, offset),
+};
+TABLE(ack_message_table);
+
+static const struct field_rule change_invisible_table_rules[] = {
+    TEXT("consumerGroup", NEED, group), TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),     TEXT("extraInfo", NEED, handle),
+    LONG("offset", NEED, offset),       LONG("invisibleTime", NEED, invisible_ms),
+};
+TABLE(change_invisible_table);
+
+#undef FIELDS
+
 /* ---- offsets ---- */
 
 #define FIELDS offset_fields

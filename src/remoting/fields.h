@@ -75,6 +75,22 @@ enum {
     PULL_LITE = 16
 };
 
+struct pop_fields { /* 200050, 200052, 200054, 200055 */
+    struct bytes group, topic, expression, expression_type, attempt_id;
+    int32_t queue_id, max_count, init_mode;
+    int64_t invisible_ms, poll_ms, born_ms;
+    bool order;
+};
+extern const struct field_table pop_message_table, peek_message_table, notification_table,
+    polling_info_table;
+
+struct ack_fields { /* 200051, 200053 */
+    struct bytes group, topic, handle;
+    int32_t queue_id;
+    int64_t offset, invisible_ms;
+};
+extern const struct field_table ack_message_table, change_invisible_table;
+
 struct offset_fields { /* 14, 15, 29, 30, 31, 32 */
     struct bytes group, topic, boundary;
     int32_t queue_id;

@@ -6,7 +6,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const enum table_name tables[] = {TABLE_TOPICS, TABLE_GROUPS, TABLE_OFFSETS,
-                                             TABLE_DELAYS};
+                                             TABLE_DELAYS, TABLE_ORDERS, TABLE_MODES};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         struct fault why = {0};
         enum err err = table_check(tables[i], bytes_of(data, size), &why);

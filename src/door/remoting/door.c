@@ -10,6 +10,8 @@ static void seat_close(struct seat *seat)
     sends_close(seat->sends);
     ends_close(seat->ends);
     desk_close(seat->replies);
+    mark_desk_close(seat->marks);
+    acks_close(seat->acks);
     arena_clear(&seat->arena);
     free(seat);
 }

@@ -48,6 +48,7 @@ struct session {
     struct loop *home;
     struct conn *conn;  /* NULL once closed */
     struct list parked; /* pulls of this session that wait */
+    struct list pops;   /* pops, too */
     struct list asked;  /* questions to it that wait for its answer */
     size_t n_asked;
     atomic_uint notices;           /* on the way to its loop; any thread */
@@ -120,16 +121,19 @@ static inline struct bytes keep_text(uint8_t **room, struct bytes text)
 
 struct ends;
 struct sends;
+struct acks;
 
 struct seat {
     struct loop *loop;
     struct door *door;
-    bool undispatched;    /* something was stored in this turn that is not in the queues yet */
-    struct arena arena;   /* of the requests of one read */
-    struct sends *sends;  /* send requests of this read; NULL without a broker */
-    struct ends *ends;    /* ends of transactions of this read; made when first needed */
-    struct desk *replies; /* made when first needed */
-    struct list asks;     /* questions to clients of this loop, oldest first */
+    bool undispatched;       /* something was stored in this turn that is not in the queues yet */
+    struct arena arena;      /* of the requests of one read */
+    struct sends *sends;     /* send requests of this read; NULL without a broker */
+    struct ends *ends;       /* ends of transactions of this read; made when first needed */
+    struct desk *replies;    /* made when first needed */
+    struct mark_desk *marks; /* of POP, likewise */
+    struct acks *acks;       /* acknowledgements of this read, likewise */
+    struct list asks;        /* questions to clients of this loop, oldest first */
     struct timer *ask_timer;
     uint32_t ask_tick; /* seconds, while there are any */
 };
@@ -226,6 +230,17 @@ void subscription_write(struct json_out *w, const struct subscription *s);
 
 /* pull.c */
 void parked_session_closed(struct session *session);
+/* Room for texts that a waiting request keeps; they count if they are long. */
+bool parked_texts_take(struct door *door, size_t n);
+void parked_texts_give(struct door *door, size_t n);
+
+/* pop.c */
+struct mark_desk *seat_marks(struct seat *seat); /* NULL: no memory */
+void pops_session_closed(struct session *session);
+
+/* ack.c */
+void acks_flush(struct door *door, struct seat *seat); /* as sends_flush */
+void acks_close(struct acks *acks);
 
 /* ---- handlers ---- */
 
@@ -233,6 +248,9 @@ handler send_message, send_message_v2;
 handler send_back;
 handler txn_ends, txn_resume;
 handler pull_message;
+handler pop_message, peek_message, pop_notification, polling_info;
+handler ack_message, batch_ack_message, change_invisible;
+handler assignment_query, mode_set, modes_all;
 handler query_by_key, query_by_id;
 handler clock_advance;
 handler lock_batch, unlock_batch;

@@ -26,7 +26,7 @@ struct parked {
     struct link by_session;   /* in session->parked */
     struct return_address to; /* holds a count of the session */
     struct pull pull;         /* its texts follow the struct */
-    size_t long_texts;        /* how much of door->parked_long is theirs */
+    size_t n_texts;
     uint8_t texts[];
 };
 
@@ -110,7 +110,7 @@ static void parked_free(struct parked *p)
 {
     list_remove(&p->by_session);
     filter_drop(p->hold.filter);
-    atomic_fetch_sub(&p->to.session->door->parked_long, p->long_texts);
+    parked_texts_give(p->to.session->door, p->n_texts);
     counted_drop(&p->to.session->counted);
     free(p);
 }
@@ -167,12 +167,20 @@ static void parked_wake(struct hold *hold)
     loop_post(p->to.session->home, &p->post);
 }
 
-static bool texts_take(struct door *door, size_t n)
+bool parked_texts_take(struct door *door, size_t n)
 {
+    if (n <= TEXTS_SHORT)
+        return true;
     if (atomic_fetch_add(&door->parked_long, n) + n <= TEXTS_LONG_MAX)
         return true;
     atomic_fetch_sub(&door->parked_long, n);
     return false;
+}
+
+void parked_texts_give(struct door *door, size_t n)
+{
+    if (n > TEXTS_SHORT)
+        atomic_fetch_sub(&door->parked_long, n);
 }
 
 /* NULL: no memory, or no room for its texts. */
@@ -182,15 +190,14 @@ static struct parked *parked_make(const struct request *rq, const struct pull *p
     struct door *door = rq->session->door;
     size_t texts =
         pull->group.len + pull->topic.len + pull->expression.len + pull->expression_type.len;
-    size_t long_texts = texts > TEXTS_SHORT ? texts : 0;
-    if (!texts_take(door, long_texts))
+    if (!parked_texts_take(door, texts))
         return NULL;
     struct parked *p = calloc(1, sizeof *p + texts);
     if (!p) {
-        atomic_fetch_sub(&door->parked_long, long_texts);
+        parked_texts_give(door, texts);
         return NULL;
     }
-    p->long_texts = long_texts;
+    p->n_texts = texts;
     p->hold = (struct hold){.queue = got->queue,
                             .offset = pull->offset,
                             .filter = take(&got->filter),

@@ -32,6 +32,7 @@ static void *session_opened(void *context, struct conn *conn)
     session->seat = seat_of(c->door, session->home);
     session->conn = conn;
     list_init(&session->parked);
+    list_init(&session->pops);
     list_init(&session->asked);
     return session;
 }
@@ -48,6 +49,7 @@ static void session_closed(void *user, struct conn *conn, const char *reason)
     session->conn = NULL;
     if (session->side == SIDE_BROKER) {
         parked_session_closed(session);
+        pops_session_closed(session);
         asks_session_closed(session);
         broker_session_gone(door->broker, &session->counted);
     } else {
@@ -110,6 +112,7 @@ static bool session_frame(struct session *session, const struct frame *frame)
     uint8_t *room = arena_alloc(&seat->arena, frame->head.len);
     if (!room) { /* this read wants more than one request may: finish what came before it first */
         flush_noted(session);
+        acks_flush(session->door, seat);
         arena_reset(&seat->arena);
         room = arena_alloc(&seat->arena, frame->head.len);
     }
@@ -135,6 +138,8 @@ static bool session_frame(struct session *session, const struct frame *frame)
     struct request rq = {
         .session = session, .head = &head, .body = frame->body, .arena = &seat->arena};
     handler *fn = table_find(session->side, head.code);
+    if (fn != ack_message)
+        acks_flush(session->door, seat);
     if (fn != send_message && fn != send_message_v2 && fn != txn_ends) {
         flush_noted(session); /* a client that asks after its sends finds them done */
         seat_dispatch(seat);
@@ -168,6 +173,7 @@ static size_t session_input(void *user, struct conn *conn, struct bytes in)
     }
     /* Everything above points into `in` and the arena; both end here. */
     flush_noted(session);
+    acks_flush(session->door, session->seat);
     arena_reset(&session->seat->arena);
     return used;
 }

@@ -86,9 +86,19 @@ static const struct row rows[] = {
     {REQ_GET_TOPIC_CONFIG, SIDE_BROKER, admin_topic_get},
     {REQ_GET_SUBSCRIPTIONGROUP_CONFIG, SIDE_BROKER, admin_group_get},
     {REQ_LITE_PULL_MESSAGE, SIDE_BROKER, pull_message},
+    {REQ_QUERY_ASSIGNMENT, SIDE_BROKER, assignment_query},
+    {REQ_SET_MESSAGE_REQUEST_MODE, SIDE_BROKER, mode_set},
+    {REQ_GET_ALL_MESSAGE_REQUEST_MODE, SIDE_BROKER, modes_all},
     {REQ_GET_BROKER_MEMBER_GROUP, SIDE_NAMES, route_members},
     {REQ_BROKER_HEARTBEAT, SIDE_NAMES, route_heartbeat},
     {REQ_ONCE_ADVANCE_CLOCK, SIDE_BROKER, clock_advance},
+    {REQ_POP_MESSAGE, SIDE_BROKER, pop_message},
+    {REQ_ACK_MESSAGE, SIDE_BROKER, ack_message},
+    {REQ_PEEK_MESSAGE, SIDE_BROKER, peek_message},
+    {REQ_CHANGE_MESSAGE_INVISIBLETIME, SIDE_BROKER, change_invisible},
+    {REQ_NOTIFICATION, SIDE_BROKER, pop_notification},
+    {REQ_POLLING_INFO, SIDE_BROKER, polling_info},
+    {REQ_BATCH_ACK_MESSAGE, SIDE_BROKER, batch_ack_message},
 };
 
 static int by_code(const void *a, const void *b)

@@ -1,0 +1,652 @@
+/* POP: messages are handed out for a time, to one at a time, until they are acknowledged. */
+#include "broker/pop_test.h"
+
+static int pop_open_rig(void **state)
+{
+    struct popper *p = calloc(1, sizeof *p);
+    void *rig = NULL;
+    rig_open(&rig);
+    p->rig = rig;
+    assert_int_equal(mark_desk_open(&p->desk), OK);
+    rig_topic_put(p->rig, "T", 4, PERM_READ | PERM_WRITE);
+    *state = p;
+    return 0;
+}
+
+static int pop_close_rig(void **state)
+{
+    struct popper *p = *state;
+    void *rig = p->rig;
+    mark_desk_close(p->desk);
+    rig_close(&rig);
+    free(p);
+    return 0;
+}
+
+#define pop_case(name) cmocka_unit_test_setup_teardown(name, pop_open_rig, pop_close_rig)
+
+static void send_to(struct popper *p, int32_t queue_id, const char *body)
+{
+    struct produce r = rig_message("T", body);
+    r.queue_id = queue_id;
+    assert_int_equal(rig_produce(p->rig, &r), OK);
+    broker_dispatch_turn(p->rig->broker);
+}
+
+static void send_some(struct popper *p, int n)
+{
+    char body[16];
+    for (int i = 0; i < n; i++) {
+        snprintf(body, sizeof body, "%d", i);
+        send_to(p, i % 4, body);
+    }
+}
+
+/* Ten messages in four queues: one consumer gets some, the other the rest, nobody anything twice.
+ */
+static void each_message_goes_to_one(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 10);
+    assert_int_equal(pop_count(p, "g", "T", 4, 60000), 4);
+    struct held first[POP_MAX];
+    memcpy(first, p->held, sizeof first);
+    assert_int_equal(p->got.rest, 6);
+    assert_int_equal(pop_count(p, "g", "T", 32, 60000), 6);
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 4; k++)
+            assert_string_not_equal(p->held[i].body, first[k].body);
+    assert_int_equal(pop_count(p, "g", "T", 32, 60000), 0);
+    assert_int_equal(pop_count(p, "other", "T", 32, 60000), 10);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 20);
+}
+
+static void what_is_acknowledged_does_not_come_again(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 8);
+    clock_manual_advance(&p->rig->clock, 1);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 8);
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(pop_ack(p, "g", &p->held[i]), OK);
+    assert_int_equal(pop_ack(p, "g", &p->held[0]), OK); /* its answer got lost */
+    struct broker_numbers n = pop_numbers_of(p->rig);
+    assert_int_equal(n.pop_in_flight, 0);
+    assert_int_equal(n.pop_marks, 0);
+    assert_int_equal(n.pop_acked, 8);
+    clock_manual_advance(&p->rig->clock, 60000);
+    assert_int_equal(pop_turn(p->rig), 0);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 0);
+}
+
+/* One of three is acknowledged. The other two come again through the retry topic, one try older,
+ * with all that they had; and not before their time. */
+static void what_is_not_acknowledged_comes_again(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 3; i++)
+        rig_send(p->rig, "T", "A", i == 0 ? "a" : i == 1 ? "b" : "c");
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 3);
+    int64_t popped_ms = p->got.pop_ms;
+    assert_int_equal(pop_ack(p, "g", &p->held[1]), OK);
+    clock_manual_advance(&p->rig->clock, 9999);
+    assert_int_equal(pop_turn(p->rig), 0);
+    clock_manual_advance(&p->rig->clock, 1);
+    assert_int_equal(pop_turn(p->rig), 2);
+    assert_int_equal(pop_numbers_of(p->rig).pop_revived, 2);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 0);
+
+    struct slice slice;
+    struct record first = later_record(p->rig, "%RETRY%g_T", 0, 0, &slice);
+    char props[1024], want[64];
+    snprintf(want, sizeof want, "1ST_POP_TIME=%lld ", (long long)popped_ms);
+    later_props(first.props, props);
+    assert_memory_equal(props, want, strlen(want));
+    assert_non_null(strstr(props, "TAGS=A"));
+    assert_non_null(strstr(props, "UNIQ_KEY="));
+    assert_int_equal(first.reconsume_times, 1);
+    counted_drop(slice.owner);
+
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 2);
+    assert_string_equal(p->held[0].body, "a");
+    assert_string_equal(p->held[1].body, "c");
+    assert_string_equal(p->held[0].topic, "%RETRY%g_T");
+    assert_int_equal(p->held[0].tries, 1);
+    assert_int_equal(pop_ack(p, "g", &p->held[0]), OK);
+    assert_int_equal(pop_ack(p, "g", &p->held[1]), OK);
+    clock_manual_advance(&p->rig->clock, 60000);
+    assert_int_equal(pop_turn(p->rig), 0);
+    assert_int_equal(pop_count(p, "other", "T", 32, 10000), 3); /* nobody else's business */
+}
+
+static void tries_end_in_the_dead_letters(void **state)
+{
+    struct popper *p = *state;
+    struct group_settings set = group_settings_default(BYTES("g"));
+    set.retry_max = 2;
+    rig_group_put(p->rig, &set);
+    rig_send(p->rig, "T", "A", "x");
+    for (int tries = 0; tries < 3; tries++) {
+        assert_int_equal(pop_count(p, "g", "T", 32, 1000), 1);
+        assert_int_equal(p->held[0].tries, tries);
+        clock_manual_advance(&p->rig->clock, 1000);
+        assert_int_equal(pop_turn(p->rig), 1);
+    }
+    assert_int_equal(pop_count(p, "g", "T", 32, 1000), 0);
+    assert_int_equal(pop_numbers_of(p->rig).pop_dead, 1);
+    struct slice slice;
+    struct record dead = later_record(p->rig, "%DLQ%g", 0, 0, &slice);
+    assert_bytes_equal(dead.body, BYTES("x"));
+    assert_int_equal(dead.reconsume_times, 3);
+    assert_bytes_equal(later_prop(dead.props, "DLQ_ORIGIN_TOPIC"), BYTES("T"));
+    counted_drop(slice.owner);
+}
+
+/* Longer and shorter than at first; the old handle is worth nothing then. */
+static void the_time_can_be_changed(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 2);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 2);
+    struct held longer = p->held[0], shorter = p->held[1], old = p->held[0];
+    assert_int_equal(pop_retime(p, "g", &longer, 60000), OK);
+    assert_int_equal(pop_retime(p, "g", &longer, 60000), OK); /* in the same millisecond */
+    assert_int_equal(pop_retime(p, "g", &shorter, 1000), OK);
+    assert_int_equal(pop_retime(p, "g", &old, 1000), ERR_NOT_FOUND);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 2);
+    clock_manual_advance(&p->rig->clock, 1001);
+    assert_int_equal(pop_turn(p->rig), 1);
+    clock_manual_advance(&p->rig->clock, 30000);
+    assert_int_equal(pop_turn(p->rig), 0);
+    assert_int_equal(pop_ack(p, "g", &longer), OK);
+    assert_int_equal(pop_ack(p, "g", &shorter), ERR_NOT_FOUND);
+    clock_manual_advance(&p->rig->clock, 60000);
+    assert_int_equal(pop_turn(p->rig), 0);
+}
+
+static void a_time_of_nothing_brings_it_back_at_once(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 1);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 1);
+    assert_int_equal(pop_retime(p, "g", &p->held[0], 0), OK);
+    clock_manual_advance(&p->rig->clock, 1); /* two in one millisecond would be taken for one */
+    assert_int_equal(pop_turn(p->rig), 1);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 1);
+    assert_int_equal(p->held[0].tries, 1);
+}
+
+static void bad_numbers_are_refused(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 1);
+    struct pop pop = pop_wish("g", "T", 32, 10000);
+    const int64_t times[] = {0, -1, INT64_MIN, INT64_C(366) * 24 * 3600 * 1000, INT64_MAX};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        pop.invisible_ms = times[i];
+        assert_int_equal(pop_now(p, &pop), ERR_INVALID);
+    }
+    pop = pop_wish("g", "T", 33, 10000);
+    assert_int_equal(pop_now(p, &pop), ERR_INVALID);
+    pop = pop_wish("g", "T", 32, 10000);
+    pop.queue_id = 4;
+    assert_int_equal(pop_now(p, &pop), ERR_INVALID);
+    pop = pop_wish("g", "nowhere", 32, 10000);
+    assert_int_equal(pop_now(p, &pop), ERR_UNKNOWN_TOPIC);
+    pop = pop_wish("g g", "T", 32, 10000);
+    assert_int_equal(pop_now(p, &pop), ERR_INVALID);
+    pop = pop_wish("g", "T", 32, 10000);
+    pop.has_expression = true;
+    pop.expression = BYTES("a = ");
+    pop.expression_type = BYTES("SQL92");
+    assert_int_equal(pop_now(p, &pop), ERR_MALFORMED);
+
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 1);
+    for (size_t i = 1; i < sizeof times / sizeof *times; i++)
+        assert_int_equal(pop_retime(p, "g", &p->held[0], times[i]), ERR_MALFORMED);
+    assert_int_equal(pop_ack(p, "g", &p->held[0]), OK);
+}
+
+static void forged_handles_do_nothing(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 4);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 4);
+    const struct held good = p->held[0];
+    struct held bad = good;
+    bad.queue_id = 4;
+    assert_int_equal(pop_ack(p, "g", &bad), ERR_INVALID);
+    bad.queue_id = -1;
+    assert_int_equal(pop_ack(p, "g", &bad), ERR_INVALID);
+    bad = good;
+    bad.offset = 17;
+    assert_int_equal(pop_ack(p, "g", &bad), ERR_RANGE);
+    assert_int_equal(pop_retime(p, "g", &bad, 1000), ERR_RANGE);
+    bad = good;
+    bad.handle.pop_ms = START_MS + 1000000;
+    assert_int_equal(pop_ack(p, "g", &bad), ERR_NOT_FOUND);
+    bad = good;
+    bad.handle.pop_ms = START_MS - 1;
+    assert_int_equal(pop_ack(p, "g", &bad), ERR_NOT_FOUND);
+    assert_int_equal(pop_retime(p, "g", &bad, 1000), ERR_NOT_FOUND);
+    assert_int_equal(pop_ack(p, "somebody", &bad), ERR_NOT_FOUND);
+    bad = good;
+    bad.handle.start = INT64_MAX;
+    bad.handle.invisible_ms = INT64_MAX;
+    assert_int_equal(pop_ack(p, "g", &bad), ERR_NOT_FOUND);
+    bad = good;
+    bad.handle.revive_id = POP_ORDERED;
+    assert_int_equal(pop_ack(p, "g", &bad), OK); /* behind the group already, and nothing happens */
+    assert_int_equal(pop_retime(p, "g", &bad, 1000), ERR_NOT_FOUND);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 4);
+    clock_manual_advance(&p->rig->clock, 10000);
+    assert_int_equal(pop_turn(p->rig), 4);
+    assert_int_equal(pop_ack(p, "g", &good), ERR_NOT_FOUND); /* too late */
+}
+
+/* One record for all acknowledgements of a mark in one turn, and one for a whole batch. */
+static void acknowledgements_of_a_turn_share_a_record(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 32; i++)
+        send_to(p, 0, "x");
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 32);
+    struct ack acks[32];
+    for (int i = 0; i < 32; i++)
+        acks[i] = (struct ack){.group = BYTES("g"),
+                               .topic = BYTES("T"),
+                               .handle = p->held[i].handle,
+                               .n = 1,
+                               .offsets = &p->held[i].offset};
+    int32_t revive_id = p->got.revive_id;
+    broker_dispatch_turn(p->rig->broker);
+    int64_t before = later_count(p->rig, "rmq_sys_REVIVE_LOG_DefaultCluster", revive_id);
+    assert_int_equal(before, 1);
+    uint64_t end;
+    broker_ack(p->rig->broker, p->desk, acks, 32, &end);
+    broker_dispatch_turn(p->rig->broker);
+    for (int i = 0; i < 32; i++)
+        assert_int_equal(acks[i].err, OK);
+    assert_int_equal(later_count(p->rig, "rmq_sys_REVIVE_LOG_DefaultCluster", revive_id), 2);
+    assert_int_equal(pop_numbers_of(p->rig).pop_marks, 0);
+}
+
+/* Witness: PopCheckPoint, AckMsg and BatchAckMsg as an Apache broker wrote them. */
+static void records_are_as_apache_reads_them(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 3; i++)
+        send_to(p, 1, "x");
+    assert_int_equal(pop_count(p, "g", "T", 32, 60000), 3);
+    assert_int_equal(pop_ack(p, "g", &p->held[0]), OK);
+    struct ack rest = {.group = BYTES("g"),
+                       .topic = BYTES("T"),
+                       .queue_id = 1,
+                       .handle = p->held[0].handle,
+                       .n = 2,
+                       .offsets = (int64_t[]){1, 2}};
+    uint64_t end;
+    broker_ack(p->rig->broker, p->desk, &rest, 1, &end);
+    broker_dispatch_turn(p->rig->broker);
+    static const char *const bodies[] = {
+        "{\"bm\":0,\"bn\":\"broker-a\",\"c\":\"g\",\"d\":[0,1,2],\"it\":60000,\"n\":3,"
+        "\"pt\":1700000000000,\"q\":1,\"reviveTime\":1700000060000,\"ro\":0,\"so\":0,\"t\":\"T\"}",
+        "{\"ao\":0,\"bn\":\"broker-a\",\"c\":\"g\",\"pt\":1700000000000,\"q\":1,\"so\":0,"
+        "\"t\":\"T\"}",
+        "{\"ao\":-1,\"aol\":[1,2],\"bn\":\"broker-a\",\"c\":\"g\",\"pt\":1700000000000,\"q\":1,"
+        "\"so\":0,\"t\":\"T\"}"};
+    static const char *const tags[] = {"ck", "ack", "bAck"};
+    for (int i = 0; i < 3; i++) {
+        struct slice slice;
+        struct record r =
+            later_record(p->rig, "rmq_sys_REVIVE_LOG_DefaultCluster", p->got.revive_id, i, &slice);
+        assert_bytes_equal(r.body, bytes_str(bodies[i]));
+        assert_bytes_equal(later_prop(r.props, "TAGS"), bytes_str(tags[i]));
+        assert_bytes_equal(later_prop(r.props, "TIMER_DELIVER_MS"), BYTES("1700000000000"));
+        counted_drop(slice.owner);
+    }
+}
+
+/* A filter: what does not pass is passed over, and what comes again is not filtered again. */
+static void only_what_was_asked_for_is_handed_out(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 6; i++)
+        rig_send(p->rig, "T", i % 2 ? "A" : "B", i % 2 ? "a" : "b");
+    struct pop pop = pop_wish("g", "T", 32, 1000);
+    pop.has_expression = true;
+    pop.expression = BYTES("A");
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(p->held[i].offset, 2 * i + 1);
+    assert_int_equal(pop_ack(p, "g", &p->held[1]), OK);
+    clock_manual_advance(&p->rig->clock, 1000);
+    assert_int_equal(pop_turn(p->rig), 2);
+    pop.expression = BYTES("B");
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 2);
+    assert_string_equal(p->held[0].body, "a");
+    assert_int_equal(rig_offset(p->rig, "g", "T", 0), 6);
+}
+
+/* A new group begins with the first message there is, or, if it asks for the end and the log has
+ * grown a lot since, with the last. */
+static void a_new_group_begins_where_it_wants(void **state)
+{
+    struct popper *p = *state;
+    p->rig->options.recent_bytes = 1;
+    rig_again(p->rig);
+    for (int i = 0; i < 5; i++)
+        rig_send(p->rig, "T", "", "x");
+    struct pop pop = pop_wish("late", "T", 32, 1000);
+    pop.from_max = true;
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 1);
+    assert_int_equal(p->held[0].offset, 4);
+    assert_int_equal(pop_count(p, "early", "T", 32, 1000), 5);
+}
+
+static void one_queue_alone_can_be_asked_for(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 8);
+    struct pop pop = pop_wish("g", "T", 32, 1000);
+    pop.queue_id = 2;
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 2);
+    assert_int_equal(p->held[0].queue_id, 2);
+    pop.peeks = true;
+    pop.queue_id = -1;
+    pop.invisible_ms = 0;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pop_now(p, &pop), OK);
+        assert_int_equal(p->n, 6); /* and they stay */
+    }
+}
+
+static void too_many_in_flight_are_refused(void **state)
+{
+    struct popper *p = *state;
+    p->rig->options.max_pop_marks = 3;
+    rig_again(p->rig);
+    rig_topic_put(p->rig, "T", 4, PERM_READ | PERM_WRITE);
+    send_some(p, 8);
+    assert_int_equal(pop_count(p, "g", "T", 32, 1000), 6); /* three queues */
+    struct pop pop = pop_wish("g", "T", 32, 1000);
+    assert_int_equal(pop_now(p, &pop), ERR_BUSY);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(pop_ack(p, "g", &p->held[i]), OK);
+    assert_int_equal(pop_count(p, "g", "T", 32, 1000), 2);
+}
+
+/* An operator's reset counts for pops too, and an old mark does not undo it at the next start. */
+static void a_reset_puts_a_group_elsewhere(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 5; i++)
+        send_to(p, 0, "x");
+    assert_int_equal(pop_count(p, "g", "T", 32, 60000), 5);
+    struct offsets_reset reset = {
+        .group = BYTES("g"), .topic = BYTES("T"), .queue_id = 0, .timestamp_ms = -1, .offset = 3};
+    struct arena arena;
+    arena_init(&arena, 1 << 20);
+    assert_int_equal(broker_offsets_reset(p->rig->broker, &reset, &arena, NULL), OK);
+    arena_clear(&arena);
+    rig_again(p->rig);
+    assert_int_equal(rig_offset(p->rig, "g", "T", 0), 3);
+    assert_int_equal(pop_count(p, "g", "T", 32, 60000), 2);
+    assert_int_equal(p->held[0].offset, 3);
+}
+
+static void a_restart_remembers_what_is_in_flight(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 8);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 8);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pop_ack(p, "g", &p->held[i]), OK);
+    assert_int_equal(pop_retime(p, "g", &p->held[7], 20000), OK);
+    rig_again(p->rig);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 4);
+    assert_int_equal(pop_count(p, "g", "T", 1, 10000), 0);
+}
+
+static void a_restart_keeps_handles_good(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 8);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 8);
+    struct held held[8];
+    memcpy(held, p->held, sizeof held);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pop_ack(p, "g", &held[i]), OK);
+    rig_again(p->rig);
+    for (int i = 4; i < 7; i++)
+        assert_int_equal(pop_ack(p, "g", &held[i]), OK);
+    assert_int_equal(pop_ack(p, "g", &held[4]), ERR_NOT_FOUND); /* nobody can say any more */
+    rig_again(p->rig);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 1);
+    clock_manual_advance(&p->rig->clock, 10000);
+    assert_int_equal(pop_turn(p->rig), 1);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 1);
+    assert_string_equal(p->held[0].body, held[7].body);
+    assert_int_equal(pop_ack(p, "g", &p->held[0]), OK);
+    rig_again(p->rig);
+    assert_int_equal(pop_numbers_of(p->rig).pop_marks, 0);
+    /* Nothing of all this will be read again. */
+    const char *revive = "rmq_sys_REVIVE_LOG_DefaultCluster";
+    for (int i = 0; i < 8; i++)
+        if (later_count(p->rig, revive, i) > 0)
+            assert_int_equal(rig_offset(p->rig, "CID_RMQ_SYS_REVIVE_GROUP", revive, i),
+                             later_count(p->rig, revive, i) - 1);
+}
+
+/* ---- waiting ---- */
+
+struct waiter {
+    struct hold hold;
+    int woken;
+};
+
+static void waiter_wake(struct hold *hold)
+{
+    list_entry(hold, struct waiter, hold)->woken++;
+}
+
+static enum err wait_for(struct popper *p, struct waiter *w, const struct pop *pop, int64_t ms)
+{
+    *w = (struct waiter){.hold.wake = waiter_wake};
+    return broker_pop_hold(p->rig->broker, pop, &w->hold,
+                           clock_ns(&p->rig->clock.clock) + (uint64_t)ms * 1000000);
+}
+
+static void an_arrival_wakes_one_of_each_group(void **state)
+{
+    struct popper *p = *state;
+    struct pop pop = pop_wish("g", "T", 32, 1000), other = pop_wish("h", "T", 32, 1000);
+    struct waiter first, second, third, one_queue;
+    assert_int_equal(wait_for(p, &first, &pop, 10000), OK);
+    assert_int_equal(wait_for(p, &second, &pop, 10000), OK);
+    assert_int_equal(wait_for(p, &third, &other, 10000), OK);
+    struct pop third_queue = pop;
+    third_queue.queue_id = 3;
+    assert_int_equal(wait_for(p, &one_queue, &third_queue, 10000), OK);
+    bool found;
+    uint32_t waiting;
+    assert_int_equal(broker_pop_look(p->rig->broker, &pop, &found, &waiting, NULL), OK);
+    assert_int_equal(waiting, 2);
+    assert_false(found);
+    send_to(p, 1, "x");
+    assert_int_equal(first.woken + second.woken, 1);
+    assert_int_equal(third.woken, 1);
+    assert_int_equal(one_queue.woken, 0);
+    struct waiter late;
+    assert_int_equal(wait_for(p, &late, &pop, 10000), ERR_STALE);
+    /* Two more come; whoever takes one of them wakes the next. */
+    send_to(p, 2, "y");
+    assert_int_equal(second.woken, 1);
+    clock_manual_advance(&p->rig->clock, 10000);
+    broker_hold_turn(p->rig->broker);
+    assert_int_equal(one_queue.woken, 1);
+    assert_int_equal(p->rig->broker->n_holds, 0);
+}
+
+static void what_comes_again_wakes_too(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 2);
+    assert_int_equal(pop_count(p, "g", "T", 32, 1000), 2);
+    struct pop pop = pop_wish("g", "T", 1, 1000);
+    struct waiter first, second;
+    assert_int_equal(wait_for(p, &first, &pop, 10000), OK);
+    assert_int_equal(wait_for(p, &second, &pop, 10000), OK);
+    clock_manual_advance(&p->rig->clock, 1000);
+    assert_int_equal(pop_turn(p->rig), 2);
+    assert_int_equal(first.woken, 1);
+    assert_int_equal(second.woken, 0);
+    assert_int_equal(pop_now(p, &pop), OK); /* takes one, and there is another */
+    assert_int_equal(p->n, 1);
+    assert_int_equal(second.woken, 1);
+}
+
+static void who_takes_back_its_wait_is_not_woken(void **state)
+{
+    struct popper *p = *state;
+    p->rig->options.max_pop_waiting = 1;
+    rig_again(p->rig);
+    rig_topic_put(p->rig, "T", 4, PERM_READ | PERM_WRITE);
+    struct pop pop = pop_wish("g", "T", 1, 1000);
+    struct waiter first, second;
+    assert_int_equal(wait_for(p, &first, &pop, 10000), OK);
+    assert_int_equal(wait_for(p, &second, &pop, 10000), ERR_BUSY);
+    assert_true(broker_unhold(p->rig->broker, &first.hold));
+    assert_int_equal(wait_for(p, &second, &pop, 10000), OK);
+    assert_int_equal(wait_for(p, &first, &pop, 0), ERR_TIMEOUT);
+    send_to(p, 0, "x");
+    assert_int_equal(first.woken, 0);
+    assert_int_equal(second.woken, 1);
+}
+
+/* ---- in order ---- */
+
+static struct pop in_order(uint32_t count, const char *attempt)
+{
+    struct pop pop = pop_wish("g", "T", count, 10000);
+    pop.queue_id = 0;
+    pop.ordered = true;
+    pop.attempt_id = bytes_str(attempt);
+    return pop;
+}
+
+static void in_order_nothing_overtakes(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 6; i++)
+        send_to(p, 0, "x");
+    struct pop pop = in_order(2, "first"), other = in_order(2, "second");
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 2);
+    assert_int_equal(p->got.revive_id, POP_ORDERED);
+    struct held held[2] = {p->held[0], p->held[1]};
+    assert_int_equal(pop_now(p, &other), OK);
+    assert_int_equal(p->n, 0);
+    assert_int_equal(pop_now(p, &pop), OK); /* its answer got lost */
+    assert_int_equal(p->n, 2);
+    assert_int_equal(p->got.counts[0], 0);
+    held[0].handle = held[1].handle = p->held[0].handle;
+
+    assert_int_equal(pop_ack(p, "g", &held[1]), OK);
+    assert_int_equal(rig_offset(p->rig, "g", "T", 0), 0); /* the first is missing */
+    assert_int_equal(pop_now(p, &other), OK);
+    assert_int_equal(p->n, 0);
+    assert_int_equal(pop_ack(p, "g", &held[0]), OK);
+    assert_int_equal(rig_offset(p->rig, "g", "T", 0), 2);
+    assert_int_equal(pop_now(p, &other), OK);
+    assert_int_equal(p->n, 2);
+    assert_int_equal(p->held[0].offset, 2);
+}
+
+static void in_order_the_same_comes_again(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 3; i++)
+        send_to(p, 0, "x");
+    struct pop pop = in_order(2, "");
+    assert_int_equal(pop_now(p, &pop), OK);
+    struct held held = p->held[0];
+    assert_int_equal(pop_ack(p, "g", &held), OK);
+    struct waiter w;
+    assert_int_equal(wait_for(p, &w, &pop, 60000), OK);
+    clock_manual_advance(&p->rig->clock, 9900);
+    broker_hold_turn(p->rig->broker);
+    assert_int_equal(w.woken, 0);
+    clock_manual_advance(&p->rig->clock, 200);
+    broker_hold_turn(p->rig->broker);
+    assert_int_equal(w.woken, 1); /* it is visible again */
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 2);
+    assert_int_equal(p->held[0].offset, 1);
+    assert_int_equal(p->got.counts[0], 1);
+    assert_int_equal(p->got.counts[1], 0);
+    /* Later than before: the time was changed. */
+    assert_int_equal(pop_retime(p, "g", &p->held[0], 30000), OK);
+    clock_manual_advance(&p->rig->clock, 10000);
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 0);
+    clock_manual_advance(&p->rig->clock, 20000);
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 2);
+    assert_int_equal(p->got.counts[0], 2);
+}
+
+static void in_order_a_restart_forgets_nothing(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 4; i++)
+        send_to(p, 0, "x");
+    struct pop pop = in_order(3, "a");
+    assert_int_equal(pop_now(p, &pop), OK);
+    struct held held[3] = {p->held[0], p->held[1], p->held[2]};
+    assert_int_equal(pop_ack(p, "g", &held[1]), OK);
+    rig_again(p->rig);
+    struct pop other = in_order(3, "b");
+    assert_int_equal(pop_now(p, &other), OK);
+    assert_int_equal(p->n, 0);
+    assert_int_equal(pop_ack(p, "g", &held[0]), OK);
+    assert_int_equal(rig_offset(p->rig, "g", "T", 0), 2);
+    assert_int_equal(pop_ack(p, "g", &held[2]), OK);
+    assert_int_equal(pop_now(p, &other), OK);
+    assert_int_equal(p->n, 1);
+    assert_int_equal(p->held[0].offset, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        pop_case(each_message_goes_to_one),
+        pop_case(what_is_acknowledged_does_not_come_again),
+        pop_case(what_is_not_acknowledged_comes_again),
+        pop_case(tries_end_in_the_dead_letters),
+        pop_case(the_time_can_be_changed),
+        pop_case(a_time_of_nothing_brings_it_back_at_once),
+        pop_case(bad_numbers_are_refused),
+        pop_case(forged_handles_do_nothing),
+        pop_case(acknowledgements_of_a_turn_share_a_record),
+        pop_case(records_are_as_apache_reads_them),
+        pop_case(only_what_was_asked_for_is_handed_out),
+        pop_case(a_new_group_begins_where_it_wants),
+        pop_case(one_queue_alone_can_be_asked_for),
+        pop_case(too_many_in_flight_are_refused),
+        pop_case(a_reset_puts_a_group_elsewhere),
+        pop_case(a_restart_remembers_what_is_in_flight),
+        pop_case(a_restart_keeps_handles_good),
+        pop_case(an_arrival_wakes_one_of_each_group),
+        pop_case(what_comes_again_wakes_too),
+        pop_case(who_takes_back_its_wait_is_not_woken),
+        pop_case(in_order_nothing_overtakes),
+        pop_case(in_order_the_same_comes_again),
+        pop_case(in_order_a_restart_forgets_nothing),
+    };
+    return cmocka_run_group_tests_name("broker/pop", tests, NULL, NULL);
+}
