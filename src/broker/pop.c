@@ -105,6 +105,8 @@ static enum err pop_allow(struct broker *b, const struct pop *pop, struct fault 
                          pop->queue_id, BRIEF(pop->topic), topic->set.read_queues);
     struct group *group;
     enum err err = group_need(b, pop->group, &group, why);
+    if (err == ERR_INVALID)
+        err = ERR_UNKNOWN_GROUP; /* as Apache calls a name that cannot be */
     if (err)
         return err;
     if (!group->set.consume_enable)

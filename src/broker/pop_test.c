@@ -194,7 +194,7 @@ static void bad_numbers_are_refused(void **state)
     pop = pop_wish("g", "nowhere", 32, 10000);
     assert_int_equal(pop_now(p, &pop), ERR_UNKNOWN_TOPIC);
     pop = pop_wish("g g", "T", 32, 10000);
-    assert_int_equal(pop_now(p, &pop), ERR_INVALID);
+    assert_int_equal(pop_now(p, &pop), ERR_UNKNOWN_GROUP);
     pop = pop_wish("g", "T", 32, 10000);
     pop.has_expression = true;
     pop.expression = BYTES("a = ");

@@ -2,10 +2,10 @@
  *
  * Whoever acknowledges shows the handle it got with the message: start and time of a mark. Nothing
  * in a handle is believed; it only finds the mark, and the message must be in it. One that finds
- * nothing may be late, forged, or sent twice. While its time is not up by what it says itself, and
- * it is not from before our start, the mark can only have been finished, and the acknowledgement
- * has been done already. Otherwise the message comes, or has come, again, and the consumer hears
- * that (Apache's broker says yes to all of them).
+ * nothing may be late, forged, or sent twice. If the group has been there, and by what the handle
+ * says itself its time is not up and it is not from before our start, the mark can only have been
+ * finished, and the acknowledgement has been done already. Otherwise the message comes, or has
+ * come, again, and the consumer hears that (Apache's broker says yes to all of them).
  *
  * Between finding the mark and having written the acknowledgement the key is given back; `writing`
  * keeps the mark from being revived meanwhile. Acknowledgements of the same mark in one turn become
@@ -90,7 +90,8 @@ static void ack_find(struct broker *b, struct ack *a)
 {
     struct mark *mark = handle_mark(b, a->topic, a->group, a->queue_id, &a->handle);
     if (!mark) {
-        if (!handle_is_young(b, &a->handle))
+        int64_t place = progress_get(b, a->group, a->topic, a->queue_id);
+        if (place <= a->offsets[a->n - 1] || !handle_is_young(b, &a->handle))
             a->err = handle_late(b, a->offsets[0], &a->why);
         return;
     }

@@ -142,16 +142,12 @@ void assignment_write(struct buf *out, const struct queue_name *queues, size_t n
 {
     struct json_out w = {.buf = out};
     json_open(&w);
-    json_key(&w, "messageQueueAssignments");
-    if (!queues)
-        json_put_null(&w);
-    else
+    if (queues) {
+        json_key(&w, "messageQueueAssignments");
         json_open_array(&w);
+    }
     for (size_t i = 0; queues && i < n; i++) {
         json_open(&w);
-        json_key(&w, "attachments");
-        json_open(&w);
-        json_close(&w);
         json_key(&w, "messageQueue");
         queue_name_write(&w, &queues[i]);
         json_text_member(&w, "mode", pops ? BYTES("POP") : BYTES("PULL"));
