@@ -27,6 +27,8 @@ static void setting(struct load *load, const char *arg)
         load->size = (unsigned)value;
     else if (bytes_equal(name, BYTES("rate")) && value > 0)
         load->rate = (unsigned)value;
+    else if (bytes_equal(name, BYTES("count")) && value > 0)
+        load->count = (unsigned)value;
     else if (bytes_equal(name, BYTES("rounds")))
         load->rounds = (unsigned)value;
     else if (bytes_equal(name, BYTES("warm_ms")))
@@ -54,14 +56,19 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(const struct load *load);
-    } loads[] = {{"send", load_send}, {"txn", load_txn}, {"poll", load_poll}, {"idle", load_idle}};
+    } loads[] = {{"send", load_send},
+                 {"txn", load_txn},
+                 {"poll", load_poll},
+                 {"pop", load_pop},
+                 {"idle", load_idle}};
     if (argc < 4)
-        wrong("usage: bench_broker send|txn|poll|idle HOST:PORT PID [name=number ...]");
+        wrong("usage: bench_broker send|txn|poll|pop|idle HOST:PORT PID [name=number ...]");
     struct load load = {.conns = 8,
                         .flight = 32,
                         .size = 1024,
                         .rate = 1000,
                         .rounds = 3,
+                        .count = 50000,
                         .warm_ms = 1000,
                         .run_ms = 3000};
     address(&load, argv[2]);

@@ -1,6 +1,6 @@
 /* bench_broker.h - the load generator for brokers: raw remoting frames, whoever answers them.
  *
- *     bench_broker send|txn|poll|idle HOST:PORT PID [name=number ...]
+ *     bench_broker send|txn|poll|pop|idle HOST:PORT PID [name=number ...]
  *
  * One thread, one epoll, so that it takes as little as it can from the machine that it shares with
  * the server. Requests are made once and only numbered anew; every answer is decoded and checked,
@@ -10,6 +10,7 @@
  *     send   conns × flight sends of `size` bytes under way at any time
  *     txn    the same with transactions: a half message and its commit
  *     poll   `rate` messages a second over all queues to a consumer that waits in long polls
+ *     pop    conns consumers that pop `count` stored messages and acknowledge each
  *     idle   conns consumers that register by heartbeat and then only heartbeat
  *
  * Whatever is not as it must be ends the program with a sentence and status 2.
@@ -31,13 +32,14 @@ struct load {
     uint16_t port;
     pid_t pid;
     enum head_form form;
-    unsigned conns, flight, size, rate, rounds;
+    unsigned conns, flight, size, rate, rounds, count;
     uint64_t warm_ms, run_ms;
 };
 
 int load_send(const struct load *load);
 int load_txn(const struct load *load);
 int load_poll(const struct load *load);
+int load_pop(const struct load *load);
 int load_idle(const struct load *load);
 
 /* ---- bench_broker_wire.c: connections ---- */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The broker against Apache RocketMQ, on the same machine, under the same load, in one run.
 
-    ONCEMQD=build/oncemqd BENCH_BROKER=build/bench/bench_broker bench/broker.py [send] [txn] [poll] [idle]
+    ONCEMQD=build/oncemqd BENCH_BROKER=build/bench/bench_broker bench/broker.py [send] [txn] [poll] [pop] [idle]
 
 Both servers run with their defaults (asynchronous flush, index of keys); Apache's broker in a JVM as its own start
 script makes it, with 2 GB of heap, and warm: it gets the load until it no longer becomes faster. Then both are measured
@@ -28,9 +28,10 @@ GENERATOR = os.environ.get("BENCH_BROKER") or sys.exit("set BENCH_BROKER to the 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 SEND = {"conns": 8, "flight": 32, "size": 1024, "warm_ms": 500, "run_ms": 2000}
 POLL = {"rate": 1000, "size": 1024, "warm_ms": 1000, "run_ms": 4000}
+POP = {"conns": 8, "size": 1024, "count": 60000}
 IDLE = {"conns": 5000, "rounds": 3}
 WARM_ROUNDS, WARM_MS, WARM_GAIN = 8, 4000, 1.03
-FASTER, CPU_SHARE, LATENCY_MS, IDLE_MB = 3.0, 0.25, 1.0, 40.0
+FASTER, CPU_SHARE, LATENCY_MS, IDLE_MB, POP_FASTER = 3.0, 0.25, 1.0, 40.0, 5.0
 TXN_SHARE = 0.5  # of half the plain sends: a transaction is two writes
 
 
@@ -175,6 +176,23 @@ def bench_poll(subjects):
                    % (POLL["rate"], spread(p99), LATENCY_MS))
 
 
+def bench_pop(subjects):
+    """Stored messages, popped and acknowledged one by one."""
+    for subject in subjects[1:]:
+        for _ in range(3):  # its compiler has not seen this way yet
+            subject.measure("pop", POP)
+    results = in_turn(subjects, "pop", POP)
+    for name, each in results.items():
+        print("pop: %-6s %8.0f/s, %6.2f us of its CPU each, generator on %.0f %% of a core"
+              % (name, *(medians(each)[key] for key in ("per_second", "cpu_us")), 100 * medians(each)["own_cpu"]))
+    if len(subjects) < 2:
+        return True
+    faster = ratios(results, "per_second")
+    print("pop: share of Apache's CPU per message: %s" % spread(ratios(results, "cpu_us")))
+    return verdict(statistics.median(faster) >= POP_FASTER, "pop: times the messages per second of Apache: %s, target %g"
+                   % (spread(faster), POP_FASTER))
+
+
 def bench_idle():
     subject = ours()
     got = subject.measure("idle", IDLE)
@@ -187,20 +205,22 @@ def bench_idle():
 
 
 def main():
-    wanted = sys.argv[1:] or ["send", "txn", "poll", "idle"]
+    wanted = sys.argv[1:] or ["send", "txn", "poll", "pop", "idle"]
     good = True
     warn_if_busy()
     if "idle" in wanted:
         good &= bench_idle()
     if "txn" in wanted:
         good &= bench_txn()
-    if "send" in wanted or "poll" in wanted:
+    if {"send", "poll", "pop"} & set(wanted):
         other = theirs()
         subjects = [ours()] + ([other] if other else [])
         if "send" in wanted:
             good &= bench_send(subjects)
         if "poll" in wanted:
             good &= bench_poll(subjects)
+        if "pop" in wanted:
+            good &= bench_pop(subjects)
     warn_if_busy()
     sys.exit(0 if good else 1)
 

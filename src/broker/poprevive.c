@@ -16,18 +16,19 @@
 
 #include <stdlib.h>
 
-#define MARKS        64
-#define MESSAGES     256
-#define BATCH_BYTES  (4u << 20)
-#define ROUNDS       32
-#define LOOK_MS      100
-#define AGAIN_MS     20 /* when somebody is at a mark just now */
-#define PAUSE_MS     1000
-#define STUCK_MS     60000
-#define PROPS_MORE   (256 + 2 * NAME_MAX_ANY)
-#define FOREIGN_MS   2000 /* acknowledgements of others are meant for up to a second later */
-#define FOREIGN_LAST 5000 /* … and when none has come for so long there are no more */
-#define PROP_1ST_POP BYTES("1ST_POP_TIME")
+#define MARKS             64
+#define MESSAGES          256
+#define BATCH_BYTES       (4u << 20)
+#define ROUNDS            32
+#define LOOK_MS           100
+#define AGAIN_MS          20 /* when somebody is at a mark just now */
+#define PAUSE_MS          1000
+#define STUCK_MS          60000
+#define PROPS_MORE        (256 + 2 * NAME_MAX_ANY)
+#define FOREIGN_MS        2000 /* acknowledgements of others are meant for up to a second later */
+#define FOREIGN_LAST      5000 /* … and when none has come for so long there are no more */
+#define PROP_ORIGIN_GROUP BYTES("ORIGIN_GROUP")
+#define PROP_1ST_POP      BYTES("1ST_POP_TIME")
 
 enum fate { FATE_COPY, FATE_DEAD, FATE_KNOWN, FATE_GONE, FATE_STUCK };
 
@@ -235,6 +236,8 @@ static void props_make(struct revival *r)
     wr_bytes_of(&w, record->props);
     if (record->reconsume_times == 0 || !props_get(record->props, PROP_1ST_POP, &value))
         props_add_int(&w, PROP_1ST_POP, r->mark->key.pop_ms);
+    if (!props_get(record->props, PROP_ORIGIN_GROUP, &value))
+        props_add(&w, PROP_ORIGIN_GROUP, r->mark->queue->group);
     if (r->fate == FATE_DEAD) {
         props_add(&w, PROP_RETRY_TOPIC, plain_topic(r->mark->queue));
         props_add(&w, PROP_DLQ_TOPIC, plain_topic(r->mark->queue));
