@@ -103,6 +103,23 @@ static void locks(struct bytes body, struct arena *arena)
     buf_clear(&out);
 }
 
+static void pop(struct bytes body, struct arena *arena)
+{
+    struct batch_ack *acks;
+    size_t n;
+    if (batch_acks_read(body, arena, &acks, &n) == OK)
+        for (size_t i = 0; i < n; i++)
+            invariant(acks[i].n <= BATCH_ACK_MAX && acks[i].group.len > 0);
+    struct assignment_query q;
+    if (assignment_query_read(body, arena, &q) == OK)
+        invariant(q.topic.len > 0 && q.group.len > 0);
+    struct mode_body m;
+    if (mode_body_read(body, arena, &m) == OK)
+        invariant(m.topic.len > 0 && m.group.len > 0);
+    struct pop_handle h;
+    (void)(pop_handle_read(body, &h) == OK);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -110,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes body = bytes_of(data + 1, size - 1);
     struct arena arena;
     arena_init(&arena, ROOM);
-    switch (data[0] % 9) {
+    switch (data[0] % 10) {
     case 0:
         heartbeat(body, &arena);
         client_check(body, &arena);
@@ -132,6 +149,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 8:
         locks(body, &arena);
+        break;
+    case 9:
+        pop(body, &arena);
         break;
     default:
         route(body, data[0] % 2, &arena);
