@@ -206,7 +206,7 @@ static void message_place(struct broker *b, struct revival *r, struct after *aft
     room_held(&b->room);
     const struct pop_queue *q = r->mark->queue;
     const struct group *group = group_find(b, q->group);
-    if (!group || !topic_find(b, plain_topic(q)))
+    if (!group || (!topic_find(b, plain_topic(q)) && !topic_find(b, q->topic)))
         r->fate = FATE_GONE; /* nobody will ever ask for it */
     if (r->fate != FATE_COPY)
         return;

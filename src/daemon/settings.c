@@ -289,7 +289,7 @@ static const struct conf_option options[] = {
         "how often, in percent, a pop looks for messages that come again before new ones"),
     INT("maxPopInFlight", max_pop_marks, "1000000", 1, 100000000,
         "batches of popped messages that may be in flight; more pops are told POLLING_FULL. One "
-        "takes about 200 bytes of memory"),
+        "takes up to 300 bytes of memory"),
     INT("maxPopInvisibleSec", max_invisible_sec, "259200", 1, 31622400,
         "the longest time for which a popped message may be invisible, in seconds"),
     CHOICE("defaultMessageRequestMode", request_mode, "PULL", request_modes,

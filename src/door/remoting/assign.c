@@ -90,7 +90,7 @@ void mode_set(struct door *door, struct request *rq)
     if (err)
         answer_fault(rq, err, &why);
     else
-        answer(rq, RES_SUCCESS, NULL);
+        answer_saved(rq, NULL);
 }
 
 void modes_all(struct door *door, struct request *rq)
