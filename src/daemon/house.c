@@ -290,6 +290,18 @@ static enum err change_config(void *user, struct bytes text, struct fault *why)
     return err;
 }
 
+/* Any thread. */
+static enum err queues_elsewhere(void *user, struct bytes topic, struct arena *arena,
+                                 struct assign_queue **queues, size_t *n)
+{
+    struct house *h = user;
+    bool ask = false;
+    enum err err = h->watch ? watch_find(h->watch, topic, arena, queues, n, &ask) : ERR_NOT_FOUND;
+    if (ask && h->registrar)
+        registrar_watch_changed(h->registrar);
+    return err;
+}
+
 static struct door_options door_options_of(struct house *h, const struct settings *s)
 {
     return (struct door_options){
@@ -300,6 +312,7 @@ static struct door_options door_options_of(struct house *h, const struct setting
         .n_loops = h->n_loops,
         .clock = h->real,
         .log = &h->log,
+        .queues_elsewhere = queues_elsewhere,
         .advance_clock = h->options.virtual_clock ? house_advance_clock : NULL,
         .user = h,
         .host = h->advertised,
@@ -445,6 +458,7 @@ static void close_network(struct house *h)
     if (h->main_loop)
         loop_close(h->main_loop); /* with timers and dials */
     registrar_close(h->registrar);
+    watch_close(h->watch);
     door_close(h->door);
 }
 

@@ -54,6 +54,7 @@ struct house {
     struct name_server name_servers[ADDRESSES_MAX];    /* the one of this house first */
     size_t n_name_servers;
     struct registrar *registrar;
+    struct watch *watch; /* of topics elsewhere; NULL while the name server is here */
     struct broker_out out;
     char broker_name[256];
     struct addr advertised; /* also part of message ids and store hosts, which never change */

@@ -12,8 +12,10 @@
 #define FIRST_LOOK_MS                                                                              \
     3000 /* so long a name server may be out of reach before it is worth a line                    \
           */
-#define BODY_MAX  (FRAME_MAX - HEAD_ROOM)
-#define LOOKUP_MS 1000 /* how often names of servers out of reach are seen to */
+#define BODY_MAX     (FRAME_MAX - HEAD_ROOM)
+#define ROUTE_OPAQUE (1 << 24) /* questions for routes have numbers from here on */
+#define ROUTE_MEMORY (32u << 20)
+#define LOOKUP_MS    1000 /* how often names of servers out of reach are seen to */
 
 /* One name server. */
 struct server {
@@ -31,8 +33,8 @@ struct registrar {
     struct registrar_options options;
     struct timer *timer, *lookup_timer;
     int32_t next_opaque;
-    struct post changed;
-    atomic_bool changed_posted;
+    struct post changed, watched;
+    atomic_bool changed_posted, watch_posted;
     bool leaving;
     struct log_limit trouble;
     size_t n;
@@ -72,7 +74,8 @@ static void ask(struct server *s, int32_t code, struct bytes body)
         return;
     struct wr w = wr_over(space, HEAD_ROOM);
     struct frame_out f;
-    frame_begin(&f, &w, HEAD_JSON, &(struct head_start){.code = code, .opaque = r->next_opaque++});
+    frame_begin(&f, &w, HEAD_JSON,
+                &(struct head_start){.code = code, .opaque = r->next_opaque++ % ROUTE_OPAQUE});
     put_identity(&f, s);
     if (code == REQ_REGISTER_BROKER) {
         struct addr ha = advertised_to(s); /* where slaves would find the log: the next port */
@@ -102,6 +105,60 @@ static enum err registration_body(struct registrar *r, struct buf *out)
     }
     arena_clear(&arena);
     return err;
+}
+
+/* ---- routes that somebody here wants to know ---- */
+
+static void ask_route(void *user, struct bytes topic, int32_t number)
+{
+    struct server *s = user;
+    uint8_t *space = conn_space(s->conn, HEAD_ROOM);
+    if (!space)
+        return;
+    struct wr w = wr_over(space, HEAD_ROOM);
+    struct frame_out f;
+    frame_begin(
+        &f, &w, HEAD_JSON,
+        &(struct head_start){.code = REQ_GET_ROUTEINFO_BY_TOPIC, .opaque = ROUTE_OPAQUE + number});
+    frame_put(&f, BYTES("topic"), topic);
+    frame_end_head(&f, 0);
+    conn_used(s->conn, w.full ? 0 : wr_len(&w)); /* names are short */
+}
+
+/* Of the first name server there is: they all know the same. */
+static void ask_routes(struct registrar *r, bool all)
+{
+    for (size_t i = 0; r->options.watch && i < r->n; i++) {
+        if (!r->servers[i].conn)
+            continue;
+        watch_each(r->options.watch, all, ask_route, &r->servers[i]);
+        return;
+    }
+}
+
+static void route_answered(struct registrar *r, const struct head *head, struct bytes body)
+{
+    struct arena arena;
+    struct route route;
+    arena_init(&arena, ROUTE_MEMORY);
+    bool found = head->code == RES_SUCCESS && route_read(body, &arena, &route) == OK;
+    if (found || head->code == RES_TOPIC_NOT_EXIST)
+        watch_learn(r->options.watch, head->opaque - ROUTE_OPAQUE, found ? &route : NULL);
+    arena_clear(&arena);
+}
+
+static void watched_here(struct post *post)
+{
+    struct registrar *r = list_entry(post, struct registrar, watched);
+    atomic_store(&r->watch_posted, false);
+    if (!r->leaving)
+        ask_routes(r, false);
+}
+
+void registrar_watch_changed(struct registrar *r)
+{
+    if (!atomic_exchange(&r->watch_posted, true))
+        loop_post(r->options.loop, &r->watched);
 }
 
 /* Tells one server, or all of them when `only` is NULL. */
@@ -187,7 +244,9 @@ static size_t server_input(void *user, struct conn *conn, struct bytes in)
             conn_close(conn, "the name server's answer cannot be read");
             break;
         }
-        if (head.flag & FLAG_RESPONSE)
+        if (head.flag & FLAG_RESPONSE && head.opaque >= ROUTE_OPAQUE && s->registrar->options.watch)
+            route_answered(s->registrar, &head, frame.body);
+        else if (head.flag & FLAG_RESPONSE)
             answered(s, &head);
         used += frame.size;
     }
@@ -200,6 +259,7 @@ static void period(void *user)
 {
     struct registrar *r = user;
     tell(r, NULL);
+    ask_routes(r, true);
     for (size_t i = 0; i < r->n; i++) {
         char addr[ADDR_TEXT_MAX];
         addr_format(&r->servers[i].addr, addr);
@@ -270,6 +330,7 @@ enum err registrar_open(const struct registrar_options *options, struct registra
         return ERR_NO_MEMORY;
     r->options = *options;
     r->changed.run = changed_here;
+    r->watched.run = watched_here;
     enum err err = timer_open(options->loop, period, r, &r->timer);
     if (!err)
         err = timer_open(options->loop, look_up, r, &r->lookup_timer);

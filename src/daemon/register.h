@@ -14,6 +14,7 @@
 
 #include "broker/broker.h"
 #include "daemon/addresses.h"
+#include "daemon/watch.h"
 #include "io/io.h"
 
 struct registrar;
@@ -31,6 +32,7 @@ struct registrar_options {
     bool by_connection, first_is_ours;
     int64_t broker_id;
     uint64_t period_ms;
+    struct watch *watch; /* topics to be asked for; NULL: none */
     const struct name_server *servers;
     size_t n_servers;
     /* The server knows this broker; called again when a lost connection has been replaced. */
@@ -40,6 +42,7 @@ struct registrar_options {
 
 must_check enum err registrar_open(const struct registrar_options *options, struct registrar **out);
 void registrar_topics_changed(struct registrar *registrar); /* any thread */
+void registrar_watch_changed(struct registrar *registrar);  /* any thread: there is a new one */
 /* Says goodbye to every name server that is connected; the words leave with this turn of the loop.
  */
 void registrar_leave(struct registrar *registrar);

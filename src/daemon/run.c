@@ -409,7 +409,11 @@ static uint64_t register_period_ms(const struct settings *s)
 static enum err open_registrar(struct house *h, struct fault *why)
 {
     const struct settings *s = h->options.settings;
+    enum err err = h->names ? OK : watch_open(dice_seed_from_os(), &h->watch);
+    if (err)
+        return err;
     struct registrar_options options = {
+        .watch = h->watch,
         .loop = h->main_loop,
         .broker = h->broker,
         .log = &h->log,
@@ -426,7 +430,7 @@ static enum err open_registrar(struct house *h, struct fault *why)
         .registered = registered,
         .user = h,
     };
-    enum err err = registrar_open(&options, &h->registrar);
+    err = registrar_open(&options, &h->registrar);
     return err ? fault_set(why, err, "registering: %s", err_text(err)) : OK;
 }
 

@@ -148,12 +148,9 @@ static const struct field_rule peek_message_table_rules[] = {
 TABLE(peek_message_table);
 
 static const struct field_rule notification_table_rules[] = {
-    TEXT("consumerGroup", NEED, group),
-    TEXT("topic", NEED, topic),
-    INT("queueId", NEED, queue_id),
-    LONG("pollTime", NEED, poll_ms),
-    LONG("bornTime", MAY, born_ms),
-    BOOL("order", MAY, order),
+    TEXT("consumerGroup", NEED, group), TEXT("topic", NEED, topic),
+    INT("queueId", NEED, queue_id),     LONG("pollTime", NEED, poll_ms),
+    LONG("bornTime", MAY, born_ms),     BOOL("order", MAY, order),
     TEXT("attemptId", MAY, attempt_id),
 };
 TABLE(notification_table);

@@ -313,6 +313,30 @@ def _():
             tap.equal(modes, {"T": {"g": {"consumerGroup": "g", "mode": "POP", "popShareQueueNum": 0, "topic": "T"}}}, "modes")
 
 
+@tap.test("queues are divided over all brokers, also by one whose name server is elsewhere")
+def _():
+    with tap.watch(house()) as a, tap.watch(daemons.Daemon(roles="broker", name="second", settings={
+            "brokerName": "broker-b", "namesrvAddr": a.names})) as b, \
+            r.Client(a.broker) as first, r.Client(b.broker) as second:
+        heart = {"clientID": "c1", "producerDataSet": [], "consumerDataSet": [{
+            "groupName": "g", "consumeType": "CONSUME_POP", "messageModel": "CLUSTERING", "unitMode": False,
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": []}]}
+        ask = {"topic": "T", "consumerGroup": "g", "clientId": "c1", "strategyName": "AVG", "messageModel": "CLUSTERING"}
+        mode = {"topic": "T", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 0}
+        for client in (first, second):
+            fill(client, 1)
+            for code, body in ((r.HEART_BEAT, heart), (pops.SET_MESSAGE_REQUEST_MODE, mode)):
+                tap.equal(client.request(code, {}, json.dumps(body).encode()).code, r.SUCCESS, "set up")
+
+        def found(client):
+            answer = client.request(pops.QUERY_ASSIGNMENT, {}, json.dumps(ask).encode()).json()
+            return sorted((each["messageQueue"]["brokerName"], each["messageQueue"]["queueId"])
+                          for each in answer["messageQueueAssignments"])
+        both = [("broker-a", -1), ("broker-b", -1)]
+        for client in (first, second):
+            process.wait_until(lambda client=client: found(client) == both, 60, "both brokers")
+
+
 @tap.test("peeking takes nothing")
 def _():
     with tap.watch(house()) as d, pops.Popper(d.broker) as p:

@@ -79,7 +79,7 @@ static void wait_done(struct store_wait *wait, enum err err)
 /* Room for the answers of all; NULL: nothing has to be waited for, or no memory. */
 static struct ack_wait *wait_make(struct door *door, struct seat *seat, size_t n, uint64_t end)
 {
-    if (store_confirmed(door->options.store) >= end)
+    if (end == 0 || store_confirmed(door->options.store) >= end)
         return NULL;
     struct ack_wait *w = calloc(1, sizeof *w + n * sizeof w->each[0]);
     if (!w)
@@ -102,21 +102,19 @@ static void wait_add(struct ack_wait *w, const struct return_address *to)
 static void acks_answer(struct door *door, struct seat *seat, uint64_t end)
 {
     struct acks *acks = seat->acks;
-    bool waits = end > 0 && store_confirmed(door->options.store) < end;
-    struct ack_wait *w = waits ? wait_make(door, seat, acks->n, end) : NULL;
+    struct ack_wait *w = wait_make(door, seat, acks->n, end);
+    bool lost = !w && store_confirmed(door->options.store) < end; /* no memory to wait */
     for (size_t i = 0; i < acks->n; i++) {
         const struct ack *a = &acks->each[i];
         const struct return_address *to = &acks->senders[i];
         if (a->err)
             give(to, ack_code_of(a->err), fault_remark(a->err, &a->why));
-        else if (!a->stored || !waits)
-            give(to, RES_SUCCESS, NULL);
-        else if (w)
+        else if (a->stored && w)
             wait_add(w, to);
-        else if (store_confirmed(door->options.store) >= end)
-            give(to, RES_SUCCESS, NULL); /* meanwhile */
-        else
+        else if (a->stored && lost)
             give(to, RES_FLUSH_DISK_TIMEOUT, err_text(ERR_NO_MEMORY));
+        else
+            give(to, RES_SUCCESS, NULL);
     }
     if (w && store_await(door->options.store, &w->wait))
         wait_over(&w->post);

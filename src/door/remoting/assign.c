@@ -1,7 +1,8 @@
 /* assign.c - QUERY_ASSIGNMENT and how groups read topics: PULL or POP.
  *
- * Queues are divided over all brokers that have the topic. Which those are is known when the name
- * server is in this house; otherwise the division is over the queues of this broker. */
+ * Queues are divided over all brokers that have the topic. Which those are is known by the name
+ * server of this house, or from one elsewhere; until its first answer has come, the division is
+ * over the queues of this broker. */
 #include "door/remoting/door_int.h"
 
 #define QUEUES_MAX 65536
@@ -11,6 +12,9 @@ static enum err route_queues(struct door *door, struct bytes topic, struct arena
                              struct assign *a)
 {
     struct route route = {0};
+    if (!door->names && door->options.queues_elsewhere)
+        return door->options.queues_elsewhere(door->options.user, topic, arena, &a->queues,
+                                              &a->n_queues);
     if (!door->names || names_route(door->names, topic, arena, &route, NULL))
         return ERR_NOT_FOUND;
     size_t n = 0;

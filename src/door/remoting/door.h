@@ -39,6 +39,10 @@ struct door_options {
     /* Puts the clock of messages forward and tells what it shows; NULL: it cannot be. ERR_RANGE: so
      * far it does not go. Any thread. */
     enum err (*advance_clock)(void *user, int64_t ms, int64_t *now_ms);
+    /* All queues of a topic that may be read, as name servers elsewhere know it; ERR_NOT_FOUND: not
+     * yet. Any thread. */
+    enum err (*queues_elsewhere)(void *user, struct bytes topic, struct arena *arena,
+                                 struct assign_queue **queues, size_t *n);
     void *user;
     struct addr host; /* the broker's advertised address: part of message ids */
     const char *broker_name;
