@@ -82,12 +82,12 @@ struct broker_options {
     uint64_t client_expire_ms; /* 120 s */
     uint32_t max_holds, max_topics, max_groups, max_clients;
     /* Transactions. */
-    bool txn_reject;           /* rejectTransactionMessage */
-    int64_t txn_timeout_ms;    /* no producer is asked before: 6 s */
-    int64_t txn_interval_ms;   /* how often they are: 30 s */
-    int32_t txn_check_max;     /* 15 */
-    int64_t reserved_ms;       /* fileReservedTime: nothing stays open for longer */
-    uint32_t max_halves;       /* open at once */
+    atomic_bool txn_reject;          /* rejectTransactionMessage */
+    _Atomic int64_t txn_timeout_ms;  /* no producer is asked before: 6 s */
+    _Atomic int64_t txn_interval_ms; /* how often they are: 30 s */
+    _Atomic int32_t txn_check_max;   /* 15 */
+    _Atomic int64_t reserved_ms;     /* fileReservedTime: nothing stays open for longer */
+    uint32_t max_halves;             /* open at once */
     uint32_t max_pop_marks;    /* check-points of POP in flight */
     uint32_t max_pop_waiting;  /* pops of one group that wait for one topic: popPollingSize */
     bool server_balance;       /* queues are divided here; else each member gets all */

@@ -76,6 +76,11 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     set->max_groups = now->max_groups;
     set->max_clients = now->max_clients;
     b->filters.sql92 = now->sql92;
+    set->reserved_ms = now->reserved_ms;
+    set->txn_reject = now->txn_reject;
+    set->txn_timeout_ms = now->txn_timeout_ms;
+    set->txn_interval_ms = now->txn_interval_ms;
+    set->txn_check_max = now->txn_check_max;
     /* The template of automatic topics, or the one for traces, may be missing until now. Without
      * memory they still are. */
     size_t topics = b->topics.n;

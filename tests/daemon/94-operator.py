@@ -284,6 +284,15 @@ def _():
             tap.equal(send(client, "Live", b"x").code, r.SUCCESS, "and that it may again")
             process.wait_until(lambda: perm() == 6, 10, "name servers know that it may again")
 
+            half = {"TRAN_MSG": "true", "UNIQ_KEY": "half1", "PGROUP": "g"}
+
+            def send_half():
+                return client.request(r.SEND_MESSAGE_V2, *r.send_v2("Live", b"x", half, queue_id=0, sysFlag=4))
+            tap.equal(send_half().code, r.SUCCESS, "a half message")
+            tap.equal(client.request(GET_RUNTIME).json()["table"]["halfMessages"], "1", "half messages")
+            changed(client, rejectTransactionMessage="true")
+            refused(send_half(), "a half message where none are taken", NO_PERMISSION)
+
             changed(client, maxTopics="1")
             refused(send(client, "OneMore", b"x"), "too many topics", SYSTEM_BUSY)
 

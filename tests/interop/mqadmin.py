@@ -168,7 +168,7 @@ def status():
     tap.equal(row[2:4], ["0", "6"], "bounds in topicStatus")
     row, = [row for row in rows(mqadmin("clusterList")) if row[:3] == [CLUSTER, BROKER, "0"]]
     tap.equal((row[3], row[-1]), (scene.broker, "true"), "clusterList")
-    need(mqadmin("brokerStatus", "-b", scene.broker), r"putTps\s+: [\d.]+ [\d.]+ [\d.]+", r"bootTimestamp\s+: \d+",
+    need(mqadmin("brokerStatus", "-b", scene.broker), r"putTps\s+: [\d.]+", r"bootTimestamp\s+: \d+",
          r"commitLogMaxOffset\s+: \d+")
     need(mqadmin("getBrokerConfig", "-b", scene.broker), r"brokerName\s+=\s+" + BROKER, r"fileReservedTime\s+=\s+72")
 
@@ -365,8 +365,8 @@ def removal():
     process.wait_until(lambda: "AdminRequests" not in mqadmin("topicList").split(), 10, "gone from topicList", pause=1)
     mqadmin("updateSubGroup", "-c", CLUSTER, "-g", "short_lived")
     need(mqadmin("deleteSubGroup", "-c", CLUSTER, "-g", "short_lived"), r"delete subscription group .*success")
-    table = ask(201).json()["subscriptionGroupTable"]
-    tap.equal(("short_lived" in table, GROUP in table), (False, True), "groups")
+    process.wait_until(lambda: "short_lived" not in ask(201).json()["subscriptionGroupTable"], 10, "the group gone")
+    tap.check(GROUP in ask(201).json()["subscriptionGroupTable"], "the other group")
     need(mqadmin("deleteExpiredCommitLog", "-b", scene.broker), r"success")
 
 

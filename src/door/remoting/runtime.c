@@ -90,6 +90,16 @@ static void add_latency(struct table *t, const char *name, const struct latency 
     }
 }
 
+/* What services hold, and what they have done since the start. */
+static void add_services(struct table *t, const struct broker_numbers *now)
+{
+    add(t, "halfMessages", "%zu", now->txn_open);
+    add(t, "transactionsCommitted", "%" PRIu64, now->txn_committed);
+    add(t, "transactionsRolledBack", "%" PRIu64, now->txn_rolled_back);
+    add(t, "transactionChecks", "%" PRIu64, now->txn_checks);
+    add(t, "transactionsGivenUp", "%" PRIu64, now->txn_given_up);
+}
+
 void runtime_info(struct door *door, struct request *rq)
 {
     struct broker_numbers now;
@@ -117,6 +127,7 @@ void runtime_info(struct door *door, struct request *rq)
     add(t, "clients", "%zu", now.clients);
     add(t, "waitingPulls", "%zu", now.holds);
     add(t, "differingSubscriptions", "%" PRIu64, now.differing);
+    add_services(t, &now);
     add_absent(t);
     struct buf body = buf_upto(BODY_MAX);
     kv_table_write(&body, t->pairs, t->n);
