@@ -52,3 +52,23 @@ def admin_resets(play):
     process.wait_until(lambda: sorted(listener.numbers()) == sorted([*range(40), *range(20, 40)]), 60,
                        "the second half comes again", pause=0.2)
     play.wait_committed(group, topic, 40)
+
+
+@scenario("RM-9", "clients with their trace switch on write down the way of a message, and the broker keeps it")
+def traced(play):
+    topic, group = play.topic(queues=1), play.group()
+    listener = play.listen(topic, group, trace="true")
+    sent = play.send(topic, 3, trace="true", keys=3)
+    listener.wait_all(range(3))
+
+    def kinds(message):
+        """Which steps of a message are in the traces; a record is fields with 1 between them, records end with 2."""
+        found = set()
+        for trace in play.records("RMQ_SYS_TRACE_TOPIC"):
+            for record in trace.body.decode().split("\2"):
+                if topic in record.split("\1") or group in record.split("\1"):
+                    found |= {record.split("\1")[0]} if message in record else set()
+        return found
+    for each in sent:
+        process.wait_until(lambda each=each: {"Pub", "SubBefore"} <= kinds(each["id"]), 60,
+                           "Pub and SubBefore of message %d among the traces" % each["number"], pause=1)

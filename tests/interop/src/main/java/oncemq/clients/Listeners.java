@@ -18,6 +18,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -81,7 +82,8 @@ final class Listeners {
         private Listener(Command command) throws Exception {
             this.command = command;
             list = Files.newBufferedWriter(Path.of(command.text("file")), StandardCharsets.UTF_8);
-            consumer = new DefaultMQPushConsumer(command.text("group"));
+            consumer = new DefaultMQPushConsumer(command.text("group"), null, new AllocateMessageQueueAveragely(),
+                command.yes("trace"), null);
             settings.apply(consumer, command.text("name"));
             consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + command.text("from", "FIRST_OFFSET")));
             if (command.has("timestamp")) {

@@ -30,7 +30,7 @@ final class Senders {
         synchronized (producers) {
             DefaultMQProducer producer = producers.get(name);
             if (producer == null) {
-                producer = new DefaultMQProducer("group_of_" + name);
+                producer = new DefaultMQProducer("group_of_" + name, null, command.yes("trace"), null);
                 settings.apply(producer, name);
                 producer.setSendMsgTimeout(command.number("limit", 15000));
                 producer.setMaxMessageSize(command.number("max", producer.getMaxMessageSize()));
