@@ -402,4 +402,25 @@ def _():
             refused(client.request(GET_TOPIC, {"topic": "Safe"}), "a deleted topic", r.TOPIC_NOT_EXIST)
 
 
+@tap.test("a change that cannot be saved counts, says so, and is saved when that is possible again")
+def _():
+    with daemons.Daemon(settings={"brokerName": "broker-a"}) as own:
+        blocked = os.path.join(own.folder, "config", "topics.json.tmp")
+        with r.Client(own.broker) as client:
+            os.mkdir(blocked)
+            answer = client.request(r.UPDATE_AND_CREATE_TOPIC, {
+                "topic": "Unsaved", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+                "topicFilterType": "SINGLE_TAG", "order": False})
+            refused(answer, "a topic whose table cannot be written", r.SYSTEM_ERROR)
+            tap.check("not saved" in answer.remark and "topics.json" in answer.remark, "remark %r" % answer.remark)
+            tap.equal(client.request(GET_TOPIC, {"topic": "Unsaved"}).code, r.SUCCESS, "it counts")
+            os.rmdir(blocked)
+            make_topic(client, "Saved")
+        own.kill9()
+        own.start()
+        with r.Client(own.broker) as client:
+            for topic in ("Unsaved", "Saved"):
+                tap.equal(client.request(GET_TOPIC, {"topic": topic}).code, r.SUCCESS, topic)
+
+
 tap.main()
