@@ -11,7 +11,8 @@
  * all the same, so that producers that are down for eight minutes lose their messages. Here such a
  * half waits until it is as old as fileReservedTime. So that it does not keep the beginning of the
  * queue from being forgotten, nor is deleted with the log's old files, it is stored anew now and
- * then, as it is; so are those whose producer wanted a long time.
+ * then, as it is; so are those whose producer wanted a long time. Nor does a question count that no
+ * producer could be told because it is behind with reading.
  *
  * What the log refuses is tried again; the round waits where it is.
  */
@@ -24,6 +25,7 @@
 #define MOVE_MS     (10 * 60 * 1000) /* a copy that is older does not stay where it is */
 #define LOOK_MS     1000
 #define PAUSE_MS    1000
+#define CATCH_UP_MS 100
 #define ASK_TRIES   3 /* members, as Apache's ProducerManager.getAvailableChannel */
 #define NS_PER_MS   1000000u
 
@@ -355,6 +357,20 @@ static void work_settle(struct broker *b, struct work *w, bool stored, struct se
     }
 }
 
+/* Nobody could be told: it does not count, and the round waits until its producers keep up. The
+ * copy in the log says one too many until there is another. */
+static void work_unasked(struct broker *b, const struct work *w)
+{
+    room_enter(&b->room);
+    struct txn *t = b->txn;
+    struct half *half = half_find(t, w->root);
+    if (half && half->checks > 0)
+        half->checks--;
+    t->checks--;
+    t->retry_ns = clock_ns(b->clock) + (uint64_t)CATCH_UP_MS * NS_PER_MS;
+    room_leave(&b->room);
+}
+
 static void work_tell(struct broker *b, const struct work *w, struct after *after)
 {
     if (!w->half || w->fate != FATE_GIVE_UP)
@@ -441,9 +457,10 @@ static void round_run(struct broker *b, struct round *r, struct service_turn *ou
     round_settle(b, r, err, end, out);
     room_leave(&b->room);
     for (size_t i = 0; !err && i < r->n; i++) {
-        work_tell(b, &r->works[i], &after);
-        if (r->works[i].half && r->works[i].fate == FATE_ASK)
-            (void)work_ask(b, &r->works[i]); /* whoever has just left is asked in the next round */
+        struct work *w = &r->works[i];
+        work_tell(b, w, &after);
+        if (w->half && w->fate == FATE_ASK && !work_ask(b, w))
+            work_unasked(b, w);
     }
     after_run(b, &after);
 }
@@ -464,7 +481,8 @@ static void round_turn(struct broker *b, struct service_turn *out)
     for (size_t i = 0; i < TXN_BATCH; i++)
         if (r->works[i].slice.owner)
             counted_drop(r->works[i].slice.owner);
-    out->next_ms = out->err ? PAUSE_MS : r->over ? LOOK_MS : 0;
+    bool waits = r->over || clock_ns(b->clock) < b->txn->retry_ns;
+    out->next_ms = out->err ? PAUSE_MS : waits ? CATCH_UP_MS : 0;
     free(r);
 }
 

@@ -428,6 +428,27 @@ static void nobody_to_ask_is_no_question(void **state)
     broker_session_gone(rig->broker, &p.counted);
 }
 
+/* They are there, but so far behind that they cannot be told. */
+static void a_question_that_nobody_hears_is_none(void **state)
+{
+    struct rig *rig = *state;
+    struct session p;
+    txn_joins(rig, &p, "p@1", "PG");
+    txn_half(rig, "K1");
+    txn_deaf = true;
+    for (int i = 0; i < 40; i++)
+        txn_pass(rig, 30000);
+    assert_int_equal(rig->warned, 0);
+    assert_int_equal(txn_counts(rig).txn_checks, 0);
+    txn_deaf = false;
+    assert_int_equal(txn_pass(rig, 30000), 1);
+    assert_int_equal(txn_asked[0].checks, 1);
+    struct txn_end answer = txn_answer();
+    assert_int_equal(txn_say(rig, &answer, true), OK);
+    assert_int_equal(later_count(rig, "T", 1), 1);
+    broker_session_gone(rig->broker, &p.counted);
+}
+
 /* Older than messages are kept: given up, however often it was asked for. */
 static void what_is_too_old_is_given_up(void **state)
 {
@@ -646,6 +667,7 @@ int main(void)
         txn_case(a_young_one_is_not_asked_for),
         txn_case(a_producer_may_want_more_time),
         txn_case(nobody_to_ask_is_no_question),
+        txn_case(a_question_that_nobody_hears_is_none),
         txn_case(what_is_too_old_is_given_up),
         txn_case(an_operator_takes_it_up_again),
         txn_case(there_is_a_limit),
