@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The broker against Apache RocketMQ, on the same machine, under the same load, in one run.
 
-    ONCEMQD=build/oncemqd BENCH_BROKER=build/bench/bench_broker bench/broker.py [send] [txn] [poll] [pop] [idle]
+    ONCEMQD=build/oncemqd BENCH_BROKER=build/bench/bench_broker bench/broker.py [send] [txn] [poll] [pop] [idle] [dedup]
 
 Both servers run with their defaults (asynchronous flush, index of keys); Apache's broker in a JVM as its own start
 script makes it, with 2 GB of heap, and warm: it gets the load until it no longer becomes faster. Then both are measured
@@ -10,6 +10,8 @@ work is not felt. Each round gives one ratio, of two measurements seconds apart;
 
 The generator takes part of the machine as well, the same for each message whoever answers. Where it, and not the
 server, is the limit, the ratio of messages per second is too small rather than too big.
+
+What dedup costs is measured without Apache: one daemon with it and one without take turns, every key is new.
 
 Without Java, Maven or the artifacts the comparison is left out, and says why; what has no ratio is measured still.
 """
@@ -32,6 +34,8 @@ POP = {"conns": 8, "size": 1024, "count": 60000}
 IDLE = {"conns": 5000, "rounds": 3}
 WARM_ROUNDS, WARM_MS, WARM_GAIN = 8, 4000, 1.03
 FASTER, CPU_SHARE, LATENCY_MS, IDLE_MB, POP_FASTER = 3.0, 0.25, 1.0, 40.0, 5.0
+DEDUP = {"dedupKey": "UNIQ_KEY", "dedupMaxKeys": 10000000}
+DEDUP_SHARE = 0.95
 TXN_SHARE = 0.5  # of half the plain sends: a transaction is two writes
 
 
@@ -74,9 +78,9 @@ class Subject:
         print("%s is warm after %d rounds of %g s" % (self.name, rounds, WARM_MS / 1000), flush=True)
 
 
-def ours():
-    daemon = daemons.Daemon()
-    return Subject("OnceMQ", daemon.child, daemon.broker.replace("0.0.0.0", "127.0.0.1"))
+def ours(name="OnceMQ", settings=None):
+    daemon = daemons.Daemon(settings=settings)
+    return Subject(name, daemon.child, daemon.broker.replace("0.0.0.0", "127.0.0.1"))
 
 
 def theirs():
@@ -93,10 +97,10 @@ def theirs():
     return subject
 
 
-def in_turn(subjects, load, settings):
+def in_turn(subjects, load, settings, rounds=ROUNDS):
     """The results of each subject, round by round."""
     results = {subject.name: [] for subject in subjects}
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for subject in subjects if number % 2 == 0 else reversed(subjects):
             results[subject.name].append(subject.measure(load, settings))
     return results
@@ -106,9 +110,9 @@ def medians(results):
     return {key: statistics.median(each[key] for each in results) for key in results[0]}
 
 
-def ratios(results, key):
+def ratios(results, key, one="OnceMQ", other="Apache"):
     """Of ours to theirs, one for each round, sorted."""
-    return sorted(a[key] / b[key] for a, b in zip(results["OnceMQ"], results["Apache"]))
+    return sorted(a[key] / b[key] for a, b in zip(results[one], results[other]))
 
 
 def warn_if_busy():
@@ -124,7 +128,8 @@ def verdict(good, text):
 
 
 def spread(values):
-    return "%.2f (rounds: %s)" % (statistics.median(values), " ".join("%.2f" % value for value in values))
+    shown = values if len(values) < 10 else [*values[:3], *values[-3:]]
+    return "%.2f (rounds: %s)" % (statistics.median(values), " ".join("%.2f" % value for value in shown))
 
 
 def bench_send(subjects):
@@ -204,12 +209,30 @@ def bench_idle():
                    % (IDLE["conns"], got["cost_mb"], IDLE_MB))
 
 
+def bench_dedup():
+    subjects = [ours("with", DEDUP), ours("without")]
+    for subject in subjects:
+        subject.measure("send", SEND)
+    results = in_turn(subjects, "send", {**SEND, "warm_ms": 200, "run_ms": 500}, 4 * ROUNDS)
+    for name, each in results.items():
+        print("dedup: %-7s %8.0f/s, %6.2f us of its CPU each"
+              % (name, *(medians(each)[key] for key in ("per_second", "cpu_us"))))
+    for subject in subjects:
+        subject.child.kill9()
+    print("dedup: times the CPU per message: %s" % spread(ratios(results, "cpu_us", "with", "without")))
+    rate = ratios(results, "per_second", "with", "without")
+    return verdict(statistics.median(rate) >= DEDUP_SHARE, "dedup: times the messages per second: %s, target %g"
+                   % (spread(rate), DEDUP_SHARE))
+
+
 def main():
-    wanted = sys.argv[1:] or ["send", "txn", "poll", "pop", "idle"]
+    wanted = sys.argv[1:] or ["send", "txn", "poll", "pop", "idle", "dedup"]
     good = True
     warn_if_busy()
     if "idle" in wanted:
         good &= bench_idle()
+    if "dedup" in wanted:
+        good &= bench_dedup()
     if "txn" in wanted:
         good &= bench_txn()
     if {"send", "poll", "pop"} & set(wanted):

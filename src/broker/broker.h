@@ -143,6 +143,7 @@ struct produce {
     bool wait;               /* the producer wants to wait for `confirmed` */
     char uniq_key[65];       /* transactionId of the answer */
     uint32_t known;          /* so many of its messages were stored before and are not again */
+    uint8_t dedup;           /* the desk's note: what they are recognised by, if anything … */
 
     /* The desk's notes. */
     int32_t delay_level;
@@ -151,7 +152,7 @@ struct produce {
     uint32_t immunity_s;              /* … that nobody is asked for so soon … */
     struct half *half;                /* … and this is its entry, while it is being stored */
     size_t gap;                       /* room behind the properties, for what is known only later */
-    char dedup_by[PROP_NAME_MAX + 1]; /* what it is recognised by; empty: it is not */
+    char dedup_by[PROP_NAME_MAX + 1]; /* … and this property, if it is one */
 };
 
 /* A loop's own place to prepare messages: buffers that are used again and again. */

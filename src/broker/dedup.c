@@ -72,9 +72,12 @@ void dedup_choose(struct desk *desk, struct produce *r, const struct topic *topi
     bool tried_before = r->reconsume_times > 0; /* by a consumer: not a producer's own retry */
     if (by.len == 0 || tried_before || r->is_half)
         return;
-    memcpy(r->dedup_by, by.at, by.len);
-    r->dedup_by[by.len] = 0;
     desk->guarded = true;
+    r->dedup = bytes_equal(by, PROP_UNIQ_KEY) ? DEDUP_UNIQ_KEY : DEDUP_PROPERTY;
+    if (r->dedup == DEDUP_PROPERTY) {
+        memcpy(r->dedup_by, by.at, by.len);
+        r->dedup_by[by.len] = 0;
+    }
 }
 
 /* ---- names ---- */
@@ -172,6 +175,11 @@ static enum err record_compare(struct broker *b, uint64_t position, struct bytes
 
 /* ---- a turn: before the log ---- */
 
+static struct bytes recognised_by(const struct produce *r)
+{
+    return r->dedup == DEDUP_UNIQ_KEY ? PROP_UNIQ_KEY : bytes_str(r->dedup_by);
+}
+
 /* One turn inside the room. */
 struct turn {
     struct desk *desk;
@@ -217,7 +225,7 @@ static enum err name_look(struct turn *t, size_t i, struct bytes by)
 
 static enum err request_look(struct turn *t, struct produce *r)
 {
-    struct bytes by = bytes_str(r->dedup_by);
+    struct bytes by = recognised_by(r);
     for (size_t i = r->first; i < r->first + r->count; i++) {
         if (t->desk->notes[i].key.len == 0)
             continue;
@@ -232,26 +240,40 @@ static enum err request_look(struct turn *t, struct produce *r)
 }
 
 /* What each message is recognised by. In front of the looking, so that the processor fetches the
- * first slots of all of them at once. */
-static void request_names(struct turn *t, struct produce *r, uint32_t index)
+ * heads of all of them at once. `seed` is the topic's. */
+static void request_names(struct turn *t, const struct produce *r, uint32_t index, uint64_t seed)
 {
     struct desk *desk = t->desk;
-    struct bytes by = bytes_str(r->dedup_by);
-    bool own = bytes_equal(by, PROP_UNIQ_KEY);
-    uint64_t seed = bytes_hash(r->topic, t->d->seed);
     for (size_t i = r->first; i < r->first + r->count; i++) {
         struct dedup_note *note = &desk->notes[i];
         note->request = index;
-        if (by.len == 0)
-            continue;
-        if (!own) {
+        if (r->dedup == DEDUP_PROPERTY) {
             note->place = 0;
             note->key = (struct bytes){0};
-            (void)props_get(desk->drafts[i].props, by, &note->key);
+            (void)props_get(desk->drafts[i].props, bytes_str(r->dedup_by), &note->key);
         }
         note->hash = bytes_hash(note->key, seed + note->place);
-        dedup_table_fetch(&t->d->table, note->hash);
+        dedup_table_fetch_head(&t->d->table, note->hash);
     }
+}
+
+/* What comes in one turn is mostly for one topic: its name is hashed once. */
+static void turn_names(struct turn *t, size_t n)
+{
+    struct bytes topic = {0};
+    uint64_t seed = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct produce *r = &t->requests[i];
+        if (r->err || !r->dedup)
+            continue;
+        if (!bytes_equal(topic, r->topic)) {
+            topic = r->topic;
+            seed = bytes_hash(topic, t->d->seed);
+        }
+        request_names(t, r, (uint32_t)i, seed);
+    }
+    for (size_t i = 0; i < t->desk->n; i++)
+        dedup_table_fetch_slot(&t->d->table, t->desk->notes[i].hash);
 }
 
 /* Takes a request's slots back that others stand behind: they are found no more. */
@@ -266,9 +288,13 @@ static void request_withdraw(struct turn *t, const struct produce *r)
 static size_t request_keep(struct desk *desk, const struct produce *r, size_t kept)
 {
     size_t from = kept;
-    for (size_t i = r->first; i < r->first + r->count; i++)
-        if (desk->notes[i].fate == NOTE_NEW)
-            desk->drafts[kept++] = desk->drafts[i];
+    for (size_t i = r->first; i < r->first + r->count; i++) {
+        if (desk->notes[i].fate != NOTE_NEW)
+            continue;
+        if (kept != i)
+            desk->drafts[kept] = desk->drafts[i];
+        kept++;
+    }
     if (kept > from)
         desk->drafts[kept - 1].with_next = false;
     return kept;
@@ -289,21 +315,21 @@ void dedup_begin(struct desk *desk, struct produce *requests, size_t n, uint64_t
     struct dedup *d = desk->broker->dedup;
     struct turn t = {desk, requests, d, 0};
     room_enter(&d->room);
-    dedup_age(d, dedup_now_ms(desk->broker));
+    int64_t now_ms = dedup_now_ms(desk->broker);
+    dedup_age(d, now_ms);
     enum err full = dedup_table_reserve(&d->table, desk->n);
     t.since = d->table.next;
-    dedup_mark(d, dedup_now_ms(desk->broker));
+    dedup_mark(d, now_ms);
     desk->n_noted = desk->n;
-    for (size_t i = 0; i < n && !full; i++)
-        if (!requests[i].err)
-            request_names(&t, &requests[i], (uint32_t)i);
+    if (!full)
+        turn_names(&t, n);
 
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         struct produce *r = &requests[i];
         if (r->err)
             continue;
-        if (r->dedup_by[0])
+        if (r->dedup)
             r->err = full ? fault_set(&r->why, full, "no memory to remember the message by its key")
                           : request_look(&t, r);
         if (r->err) {
@@ -336,8 +362,8 @@ static void answers_spread(struct desk *desk, const struct produce *requests, si
             const struct dedup_note *note = &desk->notes[i];
             if (note->fate == NOTE_KNOWN)
                 desk->stored[i] = note->first;
-            else if (note->fate == NOTE_NEW && stored)
-                desk->stored[i] = desk->stored[--from];
+            else if (note->fate == NOTE_NEW && stored && --from != i)
+                desk->stored[i] = desk->stored[from];
         }
     }
     invariant(!stored || from == 0);
@@ -384,7 +410,7 @@ void dedup_end(struct desk *desk, struct produce *requests, size_t n, enum err e
     if (err)
         turn_undo(desk, d);
     for (size_t i = 0; i < n; i++)
-        if (!requests[i].err && requests[i].dedup_by[0])
+        if (!requests[i].err && requests[i].dedup)
             request_end(desk, d, &requests[i], !err);
     struct fault warning;
     bool warn = dedup_fit(d, dedup_now_ms(b), &warning);

@@ -39,31 +39,34 @@
 
 #include "broker/produce_int.h"
 
+#include <assert.h>
+
 /* ---- dedup_table.c: hash → positions of the log ----
  *
  * Slots stand in the order in which they came, which is that of the log and of time, and have a
  * running number each. So the oldest are let go by raising one number, however many they are. Slots
  * of one bucket are chained from the newest to the oldest by the distance between them; a chain
- * ends where it leaves the living. Nothing is ever unlinked.
+ * ends where it leaves the living. So nothing is ever unlinked.
  *
  *     heads  [ 7 ][ - ][ 9 ][ 8 ] …        a bucket's newest slot
  *     slots  … first=4 [4][5][6][7][8][9] next=10
  *                       ^───────┘ back=3   … and the one before it in its bucket
  *
- * Buckets grow one by one (linear hashing). A new one begins with the same chain as the one that it
- * is split from: a lookup passes over what does not fit, and new slots go to the right one. When
- * there are too many, the last one's chain is merged back. Both chains fall with the numbers and
- * meet at last, so merging looks only at what came since the split.
+ * Buckets grow one by one (linear hashing): each new one takes its share of the chain of the one
+ * that it is split from, and when there are too many the last one's chain is merged back. So there
+ * is no moment at which all of the table is moved.
  *
- * Memory: 12 bytes a slot, 4 a bucket, two to two and a half buckets a slot: 20 to 22 bytes a key,
- * in small chunks that come and go with the keys.
+ * Memory: 14 bytes a slot, 4 a bucket, two to two and a quarter buckets a slot: 22 to 23 bytes a
+ * key, in small chunks that come and go with the keys.
  */
 struct dedup_slot {
-    uint32_t low; /* 48 bits of the position: those above are the newest one's, or one less */
-    uint16_t high;
-    uint16_t mark; /* bits of the hash */
+    uint32_t low;  /* 48 bits of the position: those above are the newest one's, or one less */
+    uint32_t hash; /* bits DEDUP_HASH_BIT to …+31: the bucket's, and more to tell others by */
     uint32_t back;
-};
+    uint16_t high;
+} __attribute__((packed));
+static_assert(sizeof(struct dedup_slot) == 14, "the promise of 24 bytes a key");
+#define DEDUP_HASH_BIT 10
 
 struct dedup_table {
     uint64_t first, next;      /* numbers of the oldest slot and of the one to come */
@@ -102,8 +105,9 @@ void dedup_table_tend(struct dedup_table *t, size_t steps);
 uint64_t dedup_table_find(const struct dedup_table *t, uint64_t hash, uint64_t before);
 uint64_t dedup_table_position(const struct dedup_table *t, uint64_t number);
 
-/* The processor may fetch what a look will need. */
-void dedup_table_fetch(const struct dedup_table *t, uint64_t hash);
+/* The processor may fetch what a look will need: the head, and when that is there the slot. */
+void dedup_table_fetch_head(const struct dedup_table *t, uint64_t hash);
+void dedup_table_fetch_slot(const struct dedup_table *t, uint64_t hash);
 
 /* ---- dedup.c ---- */
 

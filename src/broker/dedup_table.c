@@ -11,7 +11,9 @@
 #define POSITION_VOID   POSITION_MASK
 #define BUCKETS_LEAST   CHUNK
 #define BUCKETS_WANTED  2 /* a slot, at least; and at most … */
-#define BUCKETS_MOST(n) (2 * (n) + (n) / 2)
+#define BUCKETS_MOST(n) (2 * (n) + (n) / 4)
+#define AHEAD           24 /* buckets, in which slots are fetched before they are split */
+static_assert(BUCKETS_LEAST == 1u << DEDUP_HASH_BIT, "slots know the bits that splits go by");
 
 static struct dedup_slot *slot_at(const struct dedup_table *t, uint64_t number)
 {
@@ -29,7 +31,7 @@ static bool alive(const struct dedup_table *t, uint64_t number)
 }
 
 /* A head has the low half of a number. One that nobody has touched for four billion slots may seem
- * to be another's: that costs a look at a chain where nothing fits. */
+ * to be another's: then slots are in a chain where nobody looks for them, and are passed over. */
 static uint64_t head_number(const struct dedup_table *t, uint32_t head)
 {
     uint64_t number = t->next - (uint32_t)((uint32_t)t->next - head);
@@ -55,9 +57,9 @@ static uint32_t bucket_of(const struct dedup_table *t, uint64_t hash)
     return bucket < t->buckets ? bucket : bucket & (low - 1);
 }
 
-static uint16_t mark_of(uint64_t hash)
+static uint32_t kept_of(uint64_t hash)
 {
-    return (uint16_t)(hash >> 48);
+    return (uint32_t)(hash >> DEDUP_HASH_BIT);
 }
 
 /* ---- memory ---- */
@@ -144,7 +146,28 @@ static enum err heads_chunk(struct dedup_table *t)
     return OK;
 }
 
-/* One bucket more. It begins where the one that it is split from does. */
+/* Puts the slots of bucket `from` that belong to `into` there, in the order they had. */
+static void chain_split(struct dedup_table *t, uint32_t from, uint32_t into)
+{
+    uint32_t bit = power_below(into) >> DEDUP_HASH_BIT;
+    uint64_t last[2] = {0};
+    uint32_t *heads[2] = {head_at(t, from), head_at(t, into)};
+    uint64_t next = head_number(t, *heads[0]);
+    *heads[0] = *heads[1] = (uint32_t)(t->first - 1);
+    for (uint64_t number; (number = next);) {
+        next = slot_before(t, number);
+        struct dedup_slot *slot = slot_at(t, number);
+        int side = (slot->hash & bit) != 0;
+        if (last[side])
+            slot_at(t, last[side])->back = (uint32_t)(last[side] - number);
+        else
+            *heads[side] = (uint32_t)number;
+        slot->back = 0;
+        last[side] = number;
+    }
+}
+
+/* One bucket more. */
 static enum err bucket_split(struct dedup_table *t)
 {
     uint32_t made = t->buckets;
@@ -153,8 +176,16 @@ static enum err bucket_split(struct dedup_table *t)
         if (err)
             return err;
     }
-    *head_at(t, made) = made > 0 ? *head_at(t, made - power_below(made)) : (uint32_t)(t->first - 1);
     t->buckets++;
+    if (made < BUCKETS_LEAST) {
+        *head_at(t, made) = (uint32_t)(t->first - 1);
+        return OK;
+    }
+    uint32_t from = made - power_below(made);
+    uint64_t soon = head_number(t, *head_at(t, from + AHEAD));
+    if (soon)
+        __builtin_prefetch(slot_at(t, soon), 1);
+    chain_split(t, from, made);
     return OK;
 }
 
@@ -170,11 +201,11 @@ enum err dedup_table_reserve(struct dedup_table *t, size_t more)
     return err;
 }
 
-/* Chains the slots of both in the order of their numbers; where they meet they are one already. */
+/* Chains the slots of both in the order of their numbers. */
 static uint32_t chains_merge(struct dedup_table *t, uint64_t a, uint64_t b)
 {
     uint64_t top = a > b ? a : b, last = 0;
-    while (a != b) {
+    while (a || b) {
         uint64_t *newer = a > b ? &a : &b;
         if (last)
             slot_at(t, last)->back = (uint32_t)(last - *newer);
@@ -182,7 +213,7 @@ static uint32_t chains_merge(struct dedup_table *t, uint64_t a, uint64_t b)
         *newer = slot_before(t, last);
     }
     if (last)
-        slot_at(t, last)->back = a ? (uint32_t)(last - a) : 0;
+        slot_at(t, last)->back = 0;
     return (uint32_t)(top ? top : t->first - 1);
 }
 
@@ -251,7 +282,7 @@ uint64_t dedup_table_add(struct dedup_table *t, uint64_t hash, uint64_t value)
     uint64_t before = head_number(t, *head);
     struct dedup_slot *slot = slot_at(t, number);
     *slot = (struct dedup_slot){
-        .mark = mark_of(hash),
+        .hash = kept_of(hash),
         .back = before ? (uint32_t)(number - before) : 0,
     };
     slot_put(slot, value);
@@ -284,19 +315,26 @@ uint64_t dedup_table_find(const struct dedup_table *t, uint64_t hash, uint64_t b
 {
     if (t->first == t->next)
         return 0;
-    uint16_t mark = mark_of(hash);
+    uint32_t kept = kept_of(hash);
     uint64_t number =
         before ? slot_before(t, before) : head_number(t, *head_at(t, bucket_of(t, hash)));
     for (; number; number = slot_before(t, number)) {
         const struct dedup_slot *slot = slot_at(t, number);
         bool is_void = slot->low == UINT32_MAX && slot->high == UINT16_MAX;
-        if (slot->mark == mark && !is_void)
+        if (slot->hash == kept && !is_void)
             break;
     }
     return number;
 }
 
-void dedup_table_fetch(const struct dedup_table *t, uint64_t hash)
+void dedup_table_fetch_head(const struct dedup_table *t, uint64_t hash)
 {
     __builtin_prefetch(head_at(t, bucket_of(t, hash)), 1);
+}
+
+void dedup_table_fetch_slot(const struct dedup_table *t, uint64_t hash)
+{
+    uint64_t number = head_number(t, *head_at(t, bucket_of(t, hash)));
+    if (number)
+        __builtin_prefetch(slot_at(t, number));
 }

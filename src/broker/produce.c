@@ -22,7 +22,7 @@ void broker_produce(struct broker *b, struct desk *desk, struct produce *request
     *end = 0;
     for (size_t i = 0; i < n; i++) {
         requests[i].known = 0;
-        requests[i].dedup_by[0] = 0;
+        requests[i].dedup = DEDUP_NONE;
         requests[i].err = request_check(b, &requests[i], i > 0 ? &requests[i - 1] : NULL);
     }
     desk_prepare(desk, requests, n);

@@ -5,6 +5,9 @@
 
 #include "broker/broker_int.h"
 
+/* What the messages of a request are recognised by: produce.dedup. */
+enum { DEDUP_NONE, DEDUP_UNIQ_KEY, DEDUP_PROPERTY };
+
 /* What one message is recognised by, and what became of that; dedup.c. */
 struct dedup_note {
     struct bytes key;      /* its own UNIQ_KEY, or what the topic chose; empty: it has none */
