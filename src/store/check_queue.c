@@ -249,7 +249,7 @@ static enum err row_walk(struct check *c, const struct check_row *row, struct ex
 static void row_tell(struct check *c, const struct check_row *row, const struct extra *extra)
 {
     const char *folder = row->queue->folder;
-    if (row->n_missing > 0 && row->queue->files.first == row->queue->files.end) {
+    if (row->firm && row->n_missing > 0 && row->queue->files.first == row->queue->files.end) {
         check_say(c, CHECK_NOTE, folder, -1,
                   "has %" PRIu64 " messages in the log and no files: deleted with its topic, or "
                   "lost",

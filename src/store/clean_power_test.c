@@ -41,6 +41,7 @@ static void life_init(struct life *l, uint64_t seed, bool sync_flush)
     l->sent = calloc(SENT_MAX, sizeof *l->sent);
     assert_non_null(l->sent);
     house_init(&l->h, seed);
+    house_vary_shelves(&l->h, seed);
     l->h.options.sync_flush = sync_flush;
     l->h.options.log_file_size = SMALL_FILE;
     l->h.options.queue_file_size = SMALL_QUEUE;

@@ -54,6 +54,7 @@ static bool run(unsigned long at, unsigned long times, enum err err, bool sync_f
 {
     struct house h;
     house_init(&h, at);
+    house_vary_shelves(&h, at);
     h.options.sync_flush = sync_flush;
     house_must_open(&h); /* something to recover from */
     house_must_send(&h, 0, 1);

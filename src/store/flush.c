@@ -248,7 +248,7 @@ static enum err sync_together(struct store *store, struct list *due, struct faul
     struct derived *derived = &store->derived;
     list_each(k, due) {
         struct queue *queue = list_entry(k, struct queue, dirty);
-        queue->syncing = atomic_load_explicit(&queue->max, memory_order_relaxed);
+        queue->syncing = queue_filed(queue);
         queue->syncing_end = queue->files.end;
         queue->cut = false;
     }
@@ -291,7 +291,7 @@ enum err queues_sync(struct store *store, int64_t least, struct fault *why)
         err = sync_together(store, &due, why);
     for (struct link *k; (k = list_pop(&due)) != NULL;) {
         struct queue *queue = list_entry(k, struct queue, dirty);
-        int64_t from = queue->synced, to = atomic_load_explicit(&queue->max, memory_order_relaxed);
+        int64_t from = queue->synced, to = queue_filed(queue);
         if (err || (to - from < least && !queue->cut)) {
             list_add_tail(&derived->dirty, k);
             continue;
@@ -301,10 +301,10 @@ enum err queues_sync(struct store *store, int64_t least, struct fault *why)
         room_leave(&derived->room);
         err = queue_sync(store, queue, from, to, cut, why);
         room_enter(&derived->room);
-        if (err) {
+        if (err)
             queue->cut = queue->cut || cut;
+        if (err || queue_max(queue) > queue->synced)
             queue_mark_dirty(store, queue);
-        }
     }
     room_leave(&derived->room);
     return err;
@@ -317,7 +317,10 @@ enum err queues_keep(struct store *store, int64_t least, int64_t *queues_ms)
     uint64_t upto = position_get(&store->positions.dispatched);
     *queues_ms = store->derived.dispatched_ms;
     room_leave(&store->derived.room);
-    enum err err = queues_sync(store, least, &why);
+    enum err err = shelves_file(store, &why);
+    if (err)
+        return err; /* no sync has begun, and all of it can be read; it is tried again */
+    err = queues_sync(store, least, &why);
     sync_judge(store, err, &why);
     if (!err && least <= 1)
         store->kept = upto;

@@ -489,6 +489,7 @@ static void seed_run(uint64_t seed)
     static struct life l;
     l = (struct life){.dice = dice_seeded(seed)};
     house_init(&l.h, seed);
+    house_vary_shelves(&l.h, seed);
     model_init(&l.m, seed);
     struct store_options *o = &l.h.options;
     size_t shape = (size_t)below(&l, 5);

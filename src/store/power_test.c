@@ -138,6 +138,7 @@ static void seed_run(uint64_t seed, bool sync_flush)
     l.end = calloc(LIVES * 3000, sizeof *l.end);
     assert_true(l.log && l.end);
     house_init(&l.h, seed);
+    house_vary_shelves(&l.h, seed);
     l.h.options.sync_flush = sync_flush;
     for (int i = 0; i < LIVES; i++) {
         life_run(&l);

@@ -1,7 +1,8 @@
 /* queue.c - the rows of units, one for each topic and queue number.
  *
  * A handle is small and lives as long as the store; files are opened when needed. Only dispatch
- * writes. `max` is published after the units are in the file, so whoever reads it may read them.
+ * writes. `max` is published after the units are in the file or on the queue's shelf (shelf.c), so
+ * whoever reads it may read them.
  */
 #include "store/store_int.h"
 
@@ -172,26 +173,39 @@ static enum err file_for(struct store *store, struct queue *queue, uint64_t at,
     return segment_get(&store->cache, files, at, out, why);
 }
 
-enum err queue_append(struct store *store, struct queue *queue, const uint8_t *units, size_t n,
-                      struct fault *why)
+enum err units_write(struct store *store, struct queue *queue, int64_t offset, struct bytes units,
+                     struct fault *why)
 {
     room_held(&store->derived.room);
-    int64_t max = atomic_load_explicit(&queue->max, memory_order_relaxed);
-    uint64_t at = (uint64_t)max * UNIT_SIZE;
-    struct bytes rest = bytes_of(units, n * UNIT_SIZE);
-    while (rest.len > 0) {
+    uint64_t at = (uint64_t)offset * UNIT_SIZE;
+    while (units.len > 0) {
         cleanup(segment_drop_at) struct segment *seg = NULL;
         enum err err = file_for(store, queue, at, &seg, why);
         if (err)
             return err;
         uint64_t left = seg->base + seg->size - at;
-        size_t fits = rest.len < left ? rest.len : (size_t)left;
-        err = segment_write(seg, at, bytes_of(rest.at, fits), why);
+        size_t fits = units.len < left ? units.len : (size_t)left;
+        err = segment_write(seg, at, bytes_of(units.at, fits), why);
         if (err)
             return err;
         at += fits;
-        rest = bytes_from(rest, fits);
+        units = bytes_from(units, fits);
     }
+    return OK;
+}
+
+enum err queue_append(struct store *store, struct queue *queue, const uint8_t *units, size_t n,
+                      struct fault *why)
+{
+    room_held(&store->derived.room);
+    int64_t max = atomic_load_explicit(&queue->max, memory_order_relaxed);
+    struct bytes bytes = bytes_of(units, n * UNIT_SIZE);
+    bool taken;
+    enum err err = shelf_take(store, queue, bytes, &taken, why);
+    if (!err && !taken)
+        err = units_write(store, queue, max, bytes, why);
+    if (err)
+        return err;
     atomic_store_explicit(&queue->max, max + (int64_t)n, memory_order_release);
     queue_mark_dirty(store, queue);
     return OK;

@@ -132,6 +132,11 @@ enum err queue_unit_at(struct store *store, struct queue *queue, int64_t offset,
                        struct fault *why)
 {
     uint64_t at = (uint64_t)offset * UNIT_SIZE;
+    cleanup(shelf_drop_at) struct shelf *shelf = shelf_hold(store, queue);
+    if (shelf && offset >= shelf->from) {
+        *out = shelf_unit(shelf, offset);
+        return OK;
+    }
     cleanup(segment_drop_at) struct segment *seg = NULL;
     enum err err = segment_get(&store->cache, &queue->files, at, &seg, why);
     if (err)

@@ -1,8 +1,8 @@
 /* read.c - from a queue's units to slices of the mapped log.
  *
  * No key is held while reading. A queue's `max` is read once with acquire; everything below it is
- * in the files and does not change. Records that stand next to each other in the log become one
- * slice.
+ * in the files or on the queue's shelf, which is held from then on, and does not change. Records
+ * that stand next to each other in the log become one slice.
  */
 #include "store/store_int.h"
 
@@ -16,6 +16,7 @@ struct reading {
     struct queue *queue;
     const struct read_request *request;
     struct read_result *out;
+    struct shelf *shelf;   /* the queue's, when its end was read; or NULL */
     struct segment *units; /* the queue file in use */
     struct segment *log;   /* the log file in use */
     const uint8_t *log_map;
@@ -36,6 +37,10 @@ static enum unit_fate take_unit(struct reading *rd, const struct unit *unit);
 /* The unit at `offset`. ERR_NOT_FOUND, ERR_DAMAGED: its file is not there, or not whole. */
 static enum err unit_at(struct reading *rd, int64_t offset, struct unit *out)
 {
+    if (rd->shelf && offset >= rd->shelf->from) {
+        *out = shelf_unit(rd->shelf, offset);
+        return OK;
+    }
     uint64_t at = (uint64_t)offset * UNIT_SIZE;
     const uint8_t *map;
     if (!rd->units || at < rd->units->base || at - rd->units->base >= rd->units->size) {
@@ -48,6 +53,19 @@ static enum err unit_at(struct reading *rd, int64_t offset, struct unit *out)
     if (!err)
         *out = unit_load(map + (at - rd->units->base));
     return err;
+}
+
+/* For a reader that knows the queue's end by now. */
+static struct reading reading_start(struct store *store, struct queue *queue)
+{
+    return (struct reading){.store = store, .queue = queue, .shelf = shelf_hold(store, queue)};
+}
+
+static void reading_end(struct reading *rd)
+{
+    shelf_drop_at(&rd->shelf);
+    segment_drop(rd->units);
+    segment_drop(rd->log);
 }
 
 static int64_t next_file(const struct reading *rd, int64_t offset)
@@ -110,10 +128,11 @@ void store_read(struct store *store, struct queue *queue, const struct read_requ
         out->status = READ_TOO_LARGE;
         out->next = out->max;
     } else {
-        struct reading rd = {.store = store, .queue = queue, .request = request, .out = out};
+        struct reading rd = reading_start(store, queue);
+        rd.request = request;
+        rd.out = out;
         scan(&rd);
-        segment_drop(rd.units);
-        segment_drop(rd.log);
+        reading_end(&rd);
     }
 }
 
@@ -268,12 +287,12 @@ int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offse
 {
     if (offset < queue_min(store, queue) || offset >= queue_max(queue))
         return -1;
-    struct reading rd = {.store = store, .queue = queue};
+    struct reading rd = reading_start(store, queue);
     struct unit unit;
     struct record record;
     struct bytes bytes;
     enum err err = unit_at(&rd, offset, &unit);
-    segment_drop(rd.units);
+    reading_end(&rd);
     if (err || unit.size == 0 || unit_is_filler(&unit))
         return -1;
     struct segment *seg;
@@ -287,8 +306,8 @@ int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offse
 int64_t queue_due(struct store *store, struct queue *queue, int64_t offset, int64_t max,
                   int64_t upto_ms, int64_t *next_ms)
 {
-    struct reading rd = {.store = store, .queue = queue};
     int64_t at = offset, end = queue_max(queue);
+    struct reading rd = reading_start(store, queue);
     int64_t stop = end - offset > max ? offset + max : end;
     *next_ms = INT64_MAX;
     for (; at < stop; at++) {
@@ -298,7 +317,7 @@ int64_t queue_due(struct store *store, struct queue *queue, int64_t offset, int6
         *next_ms = unit.tags_code;
         break;
     }
-    segment_drop(rd.units);
+    reading_end(&rd);
     return at > offset ? at - offset : 0;
 }
 

@@ -52,6 +52,8 @@ static struct store *store_new(const struct store_options *options)
     store->tail.gathering.most_ns = GATHER_MOST_NS;
     room_init(&store->derived.room, "derived", ROOM_DERIVED);
     list_init(&store->derived.dirty);
+    list_init(&store->derived.shelves);
+    store->derived.shelf_units = SHELF_UNITS;
     map_init(&store->queues, dice_seed_from_os());
     turn->number = 1;
     store->derived.turn = take(&turn);
@@ -89,6 +91,7 @@ enum err store_open(const struct store_options *options, struct store **out,
     }
     store->checkpoint.sealed = false;
     clean_init(store);
+    store->derived.shelves_max = SHELVES_MAX;
     if (report)
         *report = found;
     *out = store;
@@ -98,6 +101,7 @@ enum err store_open(const struct store_options *options, struct store **out,
 void store_abandon(struct store *store)
 {
     keys_abandon(store);
+    shelves_forget(store);
     segment_drop(store->tail.seg);
     cache_clear(&store->cache);
     for (struct queue *queue = atomic_load(&store->queues_all), *older; queue; queue = older) {
@@ -148,6 +152,8 @@ enum err store_close(struct store *store, struct fault *why)
     waits_complete(store);
     if (!err)
         err = dispatch_rest(store, why);
+    if (!err)
+        err = shelves_file(store, why);
     if (!err)
         err = queues_sync(store, 0, why);
     if (!err)

@@ -2,8 +2,9 @@
  *
  * From below: segment.c keeps files, open and mapped ones with a count, at most OPEN_FILES_MAX at a
  * time; commitlog.c owns the end of the log; position.c and flush.c the positions and who waits for
- * them; queue.c the queues; dispatch.c brings records into queues; read.c reads; clean.c removes
- * what is old; recover.c and checkpoint.c find out at the start where everything ended.
+ * them; queue.c the queues, shelf.c their newest units; dispatch.c brings records into queues;
+ * read.c reads; clean.c removes what is old; recover.c and checkpoint.c find out at the start where
+ * everything ended.
  */
 #ifndef STORE_STORE_INT_H
 #define STORE_STORE_INT_H
@@ -138,7 +139,8 @@ struct queue {
     int64_t next; /* the next offset to give out. Room: tail */
     void *note;   /* the user's */
 
-    _Atomic int64_t min, max; /* published by dispatch */
+    _Atomic int64_t min, max;    /* published by dispatch */
+    struct shelf *_Atomic shelf; /* the last units, if not in the file. Set in derived and files */
 
     /* Room: derived */
     uint64_t log_end;   /* where the last record in it ends; 0: none */
@@ -168,12 +170,46 @@ must_check enum err queue_append(struct store *store, struct queue *queue, const
 /* Room: derived. The queue has nothing worth keeping and goes on at `offset`. */
 must_check enum err queue_restart(struct store *store, struct queue *queue, int64_t offset,
                                   struct fault *why);
+/* Room: derived. Writes whole units to their place in the files, and publishes nothing. */
+must_check enum err units_write(struct store *store, struct queue *queue, int64_t offset,
+                                struct bytes units, struct fault *why);
 void queue_mark_dirty(struct store *store, struct queue *queue);
 /* Not in a room: syncs what is not on disk. `least` units, or else it can wait. */
 must_check enum err queues_sync(struct store *store, int64_t least, struct fault *why);
 /* Keeper only. The same, and a failure is the store's; with `least` 1 raises `kept`. What is on
  * disk then belongs to records up to `*queues_ms`. */
 must_check enum err queues_keep(struct store *store, int64_t least, int64_t *queues_ms);
+
+/* ---- shelf.c: units that are not in their file yet ---- */
+
+#define SHELF_UNITS 200 /* with the rest of it less than a page */
+#define SHELVES_MAX 1024
+
+/* Units from offset `from` up to the queue's end. */
+struct shelf {
+    struct counted owner; /* the queue, and readers */
+    struct link link;     /* in derived.shelves */
+    struct queue *queue;
+    int64_t from;
+    uint8_t units[SHELF_UNITS * UNIT_SIZE];
+};
+
+/* Any thread. The queue's shelf, held, or NULL. Whoever has read the queue's end *before* finds
+ * what is in front of it on the shelf from `from` on, and else in the files. */
+struct shelf *shelf_hold(struct store *store, struct queue *queue);
+void shelf_drop_at(struct shelf **shelf); /* NULL is fine */
+struct unit shelf_unit(const struct shelf *shelf, int64_t offset);
+/* Room: derived. Offsets below are in the files. */
+int64_t queue_filed(const struct queue *queue);
+/* Room: derived. Puts units behind the queue's end, which the caller publishes; not `taken`: they
+ * are to be written, and nothing is on a shelf. After an error nothing has changed. */
+must_check enum err shelf_take(struct store *store, struct queue *queue, struct bytes units,
+                               bool *taken, struct fault *why);
+/* Room: derived. Writes what is on the queue's shelf to its files. */
+must_check enum err shelf_file(struct store *store, struct queue *queue, struct fault *why);
+/* Not in a room. The same for all: what was dispatched when it began is in the files then. */
+must_check enum err shelves_file(struct store *store, struct fault *why);
+void shelves_forget(struct store *store); /* at the end */
 
 /* queue_load.c: at the start */
 must_check enum err queues_load(struct store *store, bool *incomplete, struct fault *why);
@@ -187,6 +223,7 @@ must_check enum err queue_cut(struct store *store, struct queue *queue, uint64_t
 must_check enum err queue_find_min(struct store *store, struct queue *queue, struct fault *why);
 /* While the store is open. Not in a room, but one at a time. */
 must_check enum err queue_raise_min(struct store *store, struct queue *queue, struct fault *why);
+/* Any thread. The offset is below a queue_max that was read before. */
 must_check enum err queue_unit_at(struct store *store, struct queue *queue, int64_t offset,
                                   struct unit *out, struct fault *why);
 
@@ -329,6 +366,9 @@ struct derived {
     struct window window; /* taken from the tail; whoever is inside store_dispatch_turn */
     struct queue *recent[RECENT_QUEUES]; /* of the last records, by what their names hash to */
     struct list dirty;                   /* queues with something that is not on disk */
+    struct list shelves;                 /* the oldest first */
+    size_t n_shelves, shelves_max;       /* so many there are and may be; 0 while opening */
+    size_t shelf_units;                  /* that one holds; tests have smaller ones */
     int64_t dispatched_ms;               /* store time of the last dispatched record */
     _Atomic unsigned callers;            /* of store_dispatch_turn since the one inside came */
     _Atomic int trouble;                 /* enum err: why dispatch is stuck; OK: it is not */

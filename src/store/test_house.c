@@ -34,6 +34,13 @@ void house_init(struct house *h, uint64_t seed)
     };
 }
 
+void house_vary_shelves(struct house *h, uint64_t seed)
+{
+    static const size_t units[] = {1, 3, 20, SHELF_UNITS}, most[] = {1, 3, SHELVES_MAX};
+    h->shelf_units = units[seed % 4];
+    h->shelves_max = most[seed % 3];
+}
+
 static int remove_one(const char *path, const struct stat *s, int type, struct FTW *where)
 {
     (void)s, (void)type, (void)where;
@@ -52,7 +59,12 @@ void house_clear(struct house *h)
 enum err house_open(struct house *h)
 {
     h->why = (struct fault){0};
-    return store_open(&h->options, &h->store, &h->report, &h->why);
+    enum err err = store_open(&h->options, &h->store, &h->report, &h->why);
+    if (!err && h->shelf_units)
+        h->store->derived.shelf_units = h->shelf_units;
+    if (!err && h->shelves_max)
+        h->store->derived.shelves_max = h->shelves_max;
+    return err;
 }
 
 void house_must_open(struct house *h)

@@ -23,13 +23,15 @@ struct house {
     struct vfs_fault *fault;
     struct clock_manual clock;
     struct store_options options;
+    size_t shelf_units, shelves_max; /* of a store that is opened; 0: as many as ever */
     struct store *store;
     struct store_report report;
     struct fault why;
 };
 
-void house_init(struct house *h, uint64_t seed); /* an empty folder, no store yet */
-void house_clear(struct house *h);               /* abandons a store that is open */
+void house_init(struct house *h, uint64_t seed);         /* an empty folder, no store yet */
+void house_vary_shelves(struct house *h, uint64_t seed); /* big or small ones, many or few */
+void house_clear(struct house *h);                       /* abandons a store that is open */
 enum err house_open(struct house *h);
 void house_must_open(struct house *h);
 void house_must_close(struct house *h);

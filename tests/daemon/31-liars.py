@@ -137,9 +137,11 @@ def _():
         tap.check(sent.code != r.SUCCESS and sent.remark, "a message to no group's retries was accepted")
         beaten = beat(client, "i" * 300, ["fine"])
         tap.check(beaten.code != r.SUCCESS and "client id" in beaten.remark, beaten.remark)
-    folders = os.listdir(os.path.join(daemon.folder, "consumequeue"))
-    tap.check(set(folders) <= {"Alive", "SCHEDULE_TOPIC_XXXX"}, "folders %s" % folders)
     serves(honest)
+    queues = os.path.join(daemon.folder, "consumequeue")
+    process.wait_until(lambda: os.path.isdir(os.path.join(queues, "Alive")), 20, "the file of a queue")
+    folders = os.listdir(queues)
+    tap.check(set(folders) <= {"Alive", "SCHEDULE_TOPIC_XXXX"}, "folders %s" % folders)
 
 
 @tap.test("who subscribes to what does not exist is in its group, is told so when it pulls, and makes nothing")

@@ -23,10 +23,26 @@ def fill(daemon, first=0, count=COUNT):
             tap.equal(client.wait(opaque).code, r.SUCCESS, "send code")
 
 
+def unit(folder, queue, offset):
+    with open(os.path.join(folder, QUEUE % (queue, 0)), "rb") as file:
+        file.seek(offset * UNIT.size)
+        return UNIT.unpack(file.read(UNIT.size))
+
+
+def filed(folder):
+    """Whether the last units are in their files, where they get to within a second or so."""
+    try:
+        return all(unit(folder, queue, COUNT // 2 - 1)[1] for queue in (0, 1))
+    except (FileNotFoundError, struct.error):
+        return False
+
+
 def made(hard):
     """A folder with some hundred messages, left by a clean stop or by SIGKILL."""
     with daemons.Daemon(settings=SIZES) as daemon:
         fill(daemon)
+        if hard:
+            process.wait_until(lambda: filed(daemon.folder), 20, "units in their files")
         daemon.kill9() if hard else daemon.stop()
         return daemon.folder
 
@@ -67,12 +83,6 @@ def change(folder, path, at, with_=0x10):
         byte = file.read(1)[0]
         file.seek(at)
         file.write(bytes([byte ^ with_]))
-
-
-def unit(folder, queue, offset):
-    with open(os.path.join(folder, QUEUE % (queue, 0)), "rb") as file:
-        file.seek(offset * UNIT.size)
-        return UNIT.unpack(file.read(UNIT.size))
 
 
 def says(lines, *parts):

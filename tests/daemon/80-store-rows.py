@@ -183,6 +183,7 @@ def _():
         send_many(daemon.broker, "Roll", 1, 10)
         process.wait_until(lambda: files_of(daemon, "commitlog") == {
             "00000000000000000000": 1 << 30, "00000000001073741824": 1 << 30}, 10, "the second file")
+        daemon.stop()
         tap.equal(files_of(daemon, "consumequeue", "Roll", "0"), {"00000000000000000000": 6000000}, "file of a queue")
 
 
