@@ -185,7 +185,7 @@ enum err units_write(struct store *store, struct queue *queue, int64_t offset, s
             return err;
         uint64_t left = seg->base + seg->size - at;
         size_t fits = units.len < left ? units.len : (size_t)left;
-        err = segment_write(seg, at, bytes_of(units.at, fits), why);
+        err = segment_write(seg, at, bytes_of(units.at, fits), 0, why);
         if (err)
             return err;
         at += fits;
@@ -221,7 +221,7 @@ static enum err fill(struct segment *seg, uint64_t upto, struct fault *why)
 
     for (uint64_t at = seg->base; at < upto;) {
         size_t n = upto - at < sizeof fillers ? (size_t)(upto - at) : sizeof fillers;
-        enum err err = segment_write(seg, at, bytes_of(fillers, n), why);
+        enum err err = segment_write(seg, at, bytes_of(fillers, n), 0, why);
         if (err)
             return err;
         at += n;

@@ -285,16 +285,25 @@ enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why
     return OK;
 }
 
-enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes,
+/* An iovec has no const. */
+static struct iovec part_of(const uint8_t *at, size_t len)
+{
+    struct iovec part = {.iov_len = len};
+    memcpy(&part.iov_base, &at, sizeof part.iov_base);
+    return part;
+}
+
+enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes, size_t zeros,
                        struct fault *why)
 {
+    static const uint8_t nothing[SEGMENT_ZEROS_MAX];
     invariant(position >= seg->base);
     invariant(position - seg->base <= seg->size);
     invariant(bytes.len <= seg->size - (position - seg->base));
-    void *start;
-    memcpy(&start, &bytes.at, sizeof start); /* an iovec has no const */
-    struct iovec part = {start, bytes.len};
-    return seg->vfs->calls->write(seg->file, position - seg->base, &part, 1, why);
+    invariant(zeros <= seg->size - (position - seg->base) - bytes.len);
+    invariant(zeros <= sizeof nothing);
+    struct iovec parts[] = {part_of(bytes.at, bytes.len), part_of(nothing, zeros)};
+    return seg->vfs->calls->write(seg->file, position - seg->base, parts, zeros ? 2 : 1, why);
 }
 
 enum err segment_read(struct segment *seg, uint64_t position, void *into, size_t n,

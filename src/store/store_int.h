@@ -78,8 +78,10 @@ must_check enum err segment_make_ahead(struct cache *c, const struct fileset *se
 must_check enum err segment_adopt(struct cache *c, struct fileset *set, uint64_t base,
                                   struct segment **out, struct fault *why);
 must_check enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why);
+#define SEGMENT_ZEROS_MAX (64u << 10)
+/* Writes some bytes, and zeros behind them. */
 must_check enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes,
-                                  struct fault *why);
+                                  size_t zeros, struct fault *why);
 must_check enum err segment_read(struct segment *seg, uint64_t position, void *into, size_t n,
                                  struct fault *why);
 must_check enum err segment_sync(struct segment *seg, struct fault *why);
@@ -263,6 +265,7 @@ struct tail {
     int64_t last_ms; /* store time of the last record */
     bool soiled;     /* a failed write may have left bytes behind the end */
     uint64_t ahead;  /* the file behind the last one has been made and ends here; 0: it has not */
+    uint64_t paved;  /* zeros were written up to here */
 
     struct list waits; /* struct store_wait, by rising position */
     bool flush_asked;  /* somebody wants the flusher before its time */

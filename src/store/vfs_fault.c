@@ -236,14 +236,27 @@ static size_t some_sectors(struct vfs_fault *f, uint64_t at, size_t len)
     return end - at < len ? (size_t)(end - at) : len;
 }
 
+/* All parts in one; its memory is the caller's. */
+static struct iovec together(const struct iovec *parts, int n)
+{
+    struct iovec whole = {0};
+    for (int i = 0; i < n; i++)
+        whole.iov_len += parts[i].iov_len;
+    whole.iov_base = allocate(whole.iov_len + 1);
+    uint8_t *at = whole.iov_base;
+    for (int i = 0; i < n; at += parts[i++].iov_len)
+        memcpy(at, parts[i].iov_base, parts[i].iov_len);
+    return whole;
+}
+
 static enum err fault_write(struct vfs_file *file, uint64_t at, const struct iovec *parts, int n,
                             struct fault *why)
 {
     struct vfs_fault *f = file->disk;
-    invariant(n == 1);
+    struct iovec part = together(parts, n);
+    cleanup(free_at) void *bytes = part.iov_base;
     LOCKED(f);
     f->writes++;
-    struct iovec part = parts[0];
     bool failed = fails(f);
     if (failed)
         part.iov_len = some_sectors(f, at, part.iov_len);
