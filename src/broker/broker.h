@@ -13,6 +13,7 @@
  *     txn       messages that wait for their producer's decision
  *     dedup     messages that were stored before are not stored again
  *     pop       messages that are handed out for a time, and come again unless acknowledged
+ *     timers    messages with a time of their own; taking them back
  *     tables    the four JSON files under config/, as Apache has them
  *
  * Room: core (1), one for all of the above but dedup, which has its own (1).
@@ -45,6 +46,8 @@ struct broker_out {
     void (*warn)(void *user, const char *text);
     /* A client was silent too long and is in no group any more: its connection should end. */
     void (*session_expired)(struct counted *session);
+    /* Something is to be done sooner than the services' turns said. */
+    void (*services_wake)(void *user);
     /* An operator has changed something else that should be on the disk soon. */
     void (*tables_changed)(void *user);
     /* An operator wants a group to go on elsewhere; `session` is one of its members, which shall
@@ -100,6 +103,11 @@ struct broker_options {
     const char *dedup_key;
     uint64_t dedup_window_ms; /* 600 s */
     uint64_t dedup_max_keys;  /* 24 bytes each at most */
+    /* Messages with a time of their own. */
+    bool timers;                 /* timerWheelEnable */
+    atomic_bool recalls;         /* recallMessageEnable */
+    _Atomic int64_t timer_max_s; /* timerMaxDelaySec */
+    int64_t timer_window_s;      /* timerRollWindowSlot; 0: Apache's two days */
 };
 
 must_check enum err broker_open(const struct broker_options *options, struct broker **out,
@@ -144,6 +152,7 @@ struct produce {
     char uniq_key[65];       /* transactionId of the answer */
     uint32_t known;          /* so many of its messages were stored before and are not again */
     uint8_t dedup;           /* the desk's note: what they are recognised by, if anything … */
+    int64_t timer_due_ms;    /* it comes then and not before; 0: at once */
 
     /* The desk's notes. */
     int32_t delay_level;
@@ -167,6 +176,29 @@ const struct stored *desk_stored(const struct desk *desk); /* of the last broker
  * one, and what must be confirmed is that. */
 void broker_produce(struct broker *broker, struct desk *desk, struct produce *requests, size_t n,
                     uint64_t *end);
+
+/* ---- taking back ---- */
+
+/* A message that waits for its time shall not come. */
+struct recall {
+    struct bytes group, topic, handle;
+    struct addr born_host;
+};
+struct recalled {
+    uint64_t end; /* the position that must be confirmed before it is sure */
+    char uniq_key[1024];
+    size_t uniq_key_len;
+};
+/* OK: it was not delivered and never will be, once `end` is confirmed; a handle that names no
+ * message is not noticed. ERR_DENIED (switched off), ERR_READ_ONLY, ERR_UNKNOWN_TOPIC, ERR_INVALID
+ * (the handle, or too late), ERR_UNSUPPORTED, ERR_BUSY, ERR_NO_MEMORY, or what store_append said.
+ */
+must_check enum err broker_recall(struct broker *broker, const struct recall *recall,
+                                  struct recalled *out, struct fault *why);
+/* The handle of a timed message, for who sent it. Returns its length; 0: there is none. */
+#define RECALL_HANDLE_MAX 1024
+size_t broker_recall_handle(const struct broker *broker, struct bytes topic, int64_t due_ms,
+                            struct bytes uniq_key, char out[RECALL_HANDLE_MAX]);
 
 /* ---- giving back ---- */
 
@@ -705,6 +737,10 @@ struct broker_numbers {
     uint64_t pop_in_flight, popped, pop_acked, pop_revived, pop_dead;
     uint64_t pop_late; /* acknowledged too late, or without having been handed out */
     size_t pop_marks;
+    /* Messages with a time of their own: waiting now; since the start delivered, recalled before
+     * their time, stored again because they wait for long, and lost to a disk that was too full. */
+    uint64_t timers_pending, timers_delivered, timers_recalled, timers_rolled, timers_lost;
+    int64_t timers_behind; /* messages that wait for their place in the wheel */
 };
 void broker_numbers(struct broker *broker, struct broker_numbers *out);
 
@@ -758,5 +794,7 @@ void broker_delay_turn(struct broker *broker, struct service_turn *out);
 void broker_txn_turn(struct broker *broker, struct service_turn *out);
 /* Sees to popped messages that were not acknowledged in time. One caller at a time. */
 void broker_pop_turn(struct broker *broker, struct service_turn *out);
+/* The same for messages with a time of their own. */
+void broker_timer_turn(struct broker *broker, struct service_turn *out);
 
 #endif

@@ -202,6 +202,7 @@ struct broker {
     struct txn *txn;                   /* txn.c */
     struct pop_room *pop;              /* pop_int.h */
     struct map modes;                  /* topic@group → struct mode; assign.c */
+    struct timers *timer;              /* timer.c */
     struct map lock_groups;            /* group → struct lock_group */
     struct list locks_by_time;
     uint32_t n_locks;
@@ -400,6 +401,19 @@ bool txn_unsettled(const struct broker *b);
 void txn_settle_last(struct broker *b);
 void txn_free(struct txn *txn);
 void txn_numbers(const struct txn *txn, struct broker_numbers *out); /* room: core */
+/* ---- timer.c, timer_open.c ---- */
+
+/* No key held, and nobody else is there. */
+must_check enum err timers_open(struct broker *b, struct fault *why);
+/* Saves how far the timers have come; the keeper. */
+must_check enum err timers_keep(struct broker *b, struct fault *why);
+/* The same, exactly, now that nobody delivers any more. */
+void timers_settle(struct broker *b);
+void timers_free(struct timers *timer);
+/* A message that is due then was stored; its queue does not show it yet. */
+void timers_sent(struct broker *b, int64_t due_ms);
+void timers_arrived(struct broker *b, const struct arrival *news, size_t n); /* no key held */
+void timers_numbers(struct broker *b, struct broker_numbers *out);
 
 /* ---- dedup.c ---- */
 

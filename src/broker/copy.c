@@ -4,9 +4,9 @@
  * The copy has the body, the properties and the birth of the record; position, offset and store
  * time are new. Whoever moves records must remember how far it has come, and after a crash it
  * remembers a little less than it has done. For that there is copy_known: a copy is known by its
- * unique key in the store's index, and it is the same if its properties are, byte by byte, and it
- * was stored behind the record. Without an index nothing is known, and the record is moved twice,
- * as by Apache.
+ * unique key in the store's index, and it is the same if its properties are, but for those that the
+ * move itself leaves, and it was stored behind the record. Without an index nothing is known, and
+ * the record is moved twice, as by Apache.
  */
 #include "broker/produce_int.h"
 
@@ -31,13 +31,33 @@ void copy_draft(struct broker *b, const struct record *record, struct bytes topi
     };
 }
 
+/* What services write on what they move: not what the message is. */
+static bool of_the_move(struct bytes name)
+{
+    return bytes_equal(name, PROP_TIMER_ENQUEUE) || bytes_equal(name, PROP_TIMER_DEQUEUE) ||
+           bytes_equal(name, PROP_TIMER_ROLLS) || bytes_equal(name, PROP_WAIT);
+}
+
+/* Every property of one is in the other. Java writes them in any order. */
+static bool props_within(struct bytes some, struct bytes all)
+{
+    struct prop p;
+    struct bytes value;
+    while (props_next(&some, &p))
+        if (!of_the_move(p.name) &&
+            !(props_get(all, p.name, &value) && bytes_equal(value, p.value)))
+            return false;
+    return true;
+}
+
 static bool copy_is(const struct record *copy, const struct record *record,
                     const struct draft *draft)
 {
     return bytes_equal(copy->topic, draft->topic) && copy->queue_id == draft->queue_id &&
            copy->position > record->position && copy->born_ms == record->born_ms &&
            copy->reconsume_times == draft->reconsume_times && copy->body_crc == draft->body_crc &&
-           bytes_equal(copy->props, draft->props);
+           (bytes_equal(copy->props, record->props) ||
+            (props_within(copy->props, record->props) && props_within(record->props, copy->props)));
 }
 
 bool copy_known(struct broker *b, const struct record *record, const struct draft *draft)

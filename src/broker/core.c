@@ -45,6 +45,7 @@ enum err broker_close(struct broker *b, struct fault *why)
         txn_settle_last(b);
         pop_settle_all(b);
     }
+    timers_settle(b);
     enum err err = broker_save_turn(b, why);
     broker_free(b);
     return err;
@@ -75,6 +76,8 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     set->max_topics = now->max_topics;
     set->max_groups = now->max_groups;
     set->max_clients = now->max_clients;
+    set->recalls = now->recalls;
+    set->timer_max_s = now->timer_max_s;
     b->filters.sql92 = now->sql92;
     set->reserved_ms = now->reserved_ms;
     set->txn_reject = now->txn_reject;
@@ -180,7 +183,7 @@ static enum err core_fill(struct broker *b, struct fault *why)
     if (!err)
         err = pop_open(b, why);
     room_leave(&b->room);
-    return err;
+    return err ? err : timers_open(b, why);
 }
 
 static void broker_free(struct broker *b)
@@ -204,6 +207,7 @@ static void broker_free(struct broker *b)
     dedup_close(b);
     pop_free(b);
     modes_clear(b);
+    timers_free(b->timer);
     map_clear(&b->topics);
     map_clear(&b->groups);
     map_clear(&b->progress);

@@ -166,6 +166,7 @@ static enum prop_kind prop_kind(struct bytes name)
         KNOWN("TIMER_DELAY_MS", KIND_TIMER),
         KNOWN("TIMER_DELIVER_MS", KIND_TIMER),
         KNOWN("TIMER_OUT_MS", KIND_TIMED),
+        KNOWN("TIMER_DEL_UNIQKEY", KIND_TIMER_DELETE),
         KNOWN("INNER_NUM", KIND_INNER),
         KNOWN("REAL_TOPIC", KIND_REAL),
         KNOWN("REAL_QID", KIND_REAL),
@@ -179,10 +180,12 @@ static enum prop_kind prop_kind(struct bytes name)
 
 struct asks {
     struct bytes uniq_key, wait, delay, half, group, immunity;
+    struct bytes timer_sec, timer_ms, timer_at;
     uint32_t kinds; /* that are there, a bit each */
     size_t size;    /* of all that can be read, each with its end */
     int32_t level;  /* what `delay` says */
     bool is_half;   /* what `half` says */
+    int64_t due_ms; /* what the timer says; 0: now */
 };
 
 static bool is_true(struct bytes value) /* as Java's Boolean.parseBoolean */
@@ -210,6 +213,10 @@ static void props_scan(struct bytes props, struct asks *asks)
             asks->group = p.value;
         else if (kind == KIND_IMMUNITY)
             asks->immunity = p.value;
+        else if (kind == KIND_TIMER)
+            *(p.name.len == sizeof "TIMER_DELAY_SEC" - 1  ? &asks->timer_sec
+              : p.name.len == sizeof "TIMER_DELAY_MS" - 1 ? &asks->timer_ms
+                                                          : &asks->timer_at) = p.value;
     }
 }
 
@@ -260,9 +267,42 @@ static enum err half_refuse(const struct broker *b, const struct asks *asks,
     return OK;
 }
 
-/* A message that is to come only if something else happens, or at a time for which there is no
- * service yet, must not be delivered at once. */
-static enum err asks_refuse(const struct broker *b, struct asks *asks, const struct produce *r,
+/* When a timed message shall come. Witness: HookUtils.transformTimerMessage of 5.5.0, also for what
+ * it refuses; but it keeps only the full second. */
+static enum err asks_time(const struct desk *desk, struct asks *asks, const struct produce *r,
+                          struct fault *why)
+{
+    const struct broker_options *set = &desk->broker->set;
+    if (!set->timers)
+        return fault_set(why, ERR_UNSUPPORTED,
+                         "timed messages are switched off (timerWheelEnable=false)");
+    if (r->batch) /* as with a delay level */
+        return fault_set(why, ERR_MALFORMED, "a message of a batch cannot be timed (TIMER_…)");
+    struct bytes text = asks->timer_sec.at  ? asks->timer_sec
+                        : asks->timer_ms.at ? asks->timer_ms
+                                            : asks->timer_at;
+    int64_t n, now_ms = desk->now_ms, most_s = set->timer_max_s;
+    if (!bytes_to_i64(text, &n))
+        return fault_set(why, ERR_MALFORMED, "the time of a timed message is not a number");
+    bool in_seconds = asks->timer_sec.at, until = !in_seconds && !asks->timer_ms.at;
+    int64_t limit = in_seconds ? INT64_MAX / 4000 : INT64_MAX / 4; /* further than any maximum */
+    n = n > limit ? limit : n < -limit ? -limit : n;
+    int64_t due_ms = until ? n : now_ms + (in_seconds ? n * 1000 : n);
+    if (due_ms - now_ms > most_s * 1000)
+        return fault_set(why, ERR_MALFORMED,
+                         "timer message illegal, the delay time should not be bigger than the max "
+                         "delay %lld s (timerMaxDelaySec)",
+                         (long long)most_s);
+    if (due_ms > now_ms)
+        asks->due_ms = due_ms;
+    else if (asks->kinds & 1u << KIND_TIMER_DELETE)
+        return fault_set(why, ERR_MALFORMED, "a timed message to take back, but its time is over");
+    return OK;
+}
+
+/* A message that is to come only if something else happens, or at a time that cannot be, must not
+ * be delivered at once. */
+static enum err asks_refuse(const struct desk *desk, struct asks *asks, const struct produce *r,
                             struct fault *why)
 {
     if (asks->delay.len > 0 && !bytes_to_i32(asks->delay, &asks->level))
@@ -270,7 +310,7 @@ static enum err asks_refuse(const struct broker *b, struct asks *asks, const str
     /* Clients before 4.6.1 leave TRAN_MSG in what they give back. */
     bool given_back = r->reconsume_times > 0 && asks->level > 0;
     asks->is_half = is_true(asks->half) && !given_back;
-    enum err err = given_back ? OK : half_refuse(b, asks, r, why);
+    enum err err = given_back ? OK : half_refuse(desk->broker, asks, r, why);
     if (err)
         return err;
     if (r->batch && asks->level > 0) /* Apache's client refuses it, its broker forgets the delay */
@@ -278,7 +318,9 @@ static enum err asks_refuse(const struct broker *b, struct asks *asks, const str
                          asks->level);
     bool timer = asks->kinds & 1u << KIND_TIMER, timed = asks->kinds & 1u << KIND_TIMED;
     if (timer && !timed && asks->level <= 0)
-        return fault_set(why, ERR_UNSUPPORTED, "timed messages (TIMER_…) are not supported yet");
+        err = asks_time(desk, asks, r, why);
+    if (err)
+        return err;
     if ((asks->kinds & 1u << KIND_INNER) || (r->sys_flag & SYS_INNER_BATCH))
         return fault_set(why, ERR_MALFORMED, "an inner batch, but the topic is not of that kind");
     return OK;
@@ -300,8 +342,10 @@ static uint32_t drops(const struct asks *asks, bool open_end)
     uint32_t drop = 1u << KIND_OURS;
     if (open_end)
         drop |= 1u << KIND_DELAY;
+    if (asks->level > 0 || asks->due_ms > 0)
+        drop |= 1u << KIND_REAL;
     if (asks->level > 0)
-        drop |= 1u << KIND_REAL | 1u << KIND_TIMER;
+        drop |= 1u << KIND_TIMER;
     if (asks->is_half)
         drop |= 1u << KIND_REAL | 1u << KIND_TXN;
     return drop;
@@ -339,11 +383,11 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
     struct broker *b = desk->broker;
     struct wr props = wr_over(desk->w.at, wr_room(&desk->w));
     props_scan(item->props, asks);
-    enum err err = asks_refuse(desk->broker, asks, r, &r->why);
+    enum err err = asks_refuse(desk, asks, r, &r->why);
     if (err)
         return err;
-    bool open_end =
-        !r->batch && (asks->level > 0 || asks->is_half || bytes_start(r->topic, RETRY_PREFIX));
+    bool open_end = !r->batch && (asks->level > 0 || asks->due_ms > 0 || asks->is_half ||
+                                  bytes_start(r->topic, RETRY_PREFIX));
     props_copy(&props, item->props, asks, drops(asks, open_end));
     if (desk->noting)
         place_note(desk, r, asks, &props);
@@ -364,6 +408,7 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
     r->delay_given = asks->delay.len > 0;
     r->is_half = asks->is_half;
     r->immunity_s = immunity_of(asks);
+    r->timer_due_ms = asks->due_ms;
     desk->w.at = props.at + r->gap;
     desk->drafts[desk->n++] = (struct draft){
         .topic = r->topic,
@@ -386,7 +431,7 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
 static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks *asks)
 {
     props_scan(r->props, asks);
-    enum err refused = asks_refuse(desk->broker, asks, r, &r->why);
+    enum err refused = asks_refuse(desk, asks, r, &r->why);
     if (refused)
         return refused;
     struct bytes key = asks->uniq_key, wait = asks->wait;

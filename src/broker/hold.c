@@ -68,6 +68,7 @@ void broker_dispatch_turn(struct broker *b)
             arrivals_meet(b, news, n, &woken);
         room_leave(&b->room);
         holds_wake(&woken);
+        timers_arrived(b, news, n);
     }
 }
 

@@ -315,6 +315,7 @@ void broker_numbers(struct broker *b, struct broker_numbers *out)
     counts(b, out);
     room_leave(&b->room);
     dedup_numbers(b, out);
+    timers_numbers(b, out);
     spread_view(&b->numbers.sends, &out->sends);
     spread_view(&b->numbers.pulls, &out->pulls);
     out->log_first = store_first(b->store);

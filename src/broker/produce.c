@@ -141,6 +141,10 @@ static enum err request_divert(struct desk *desk, struct produce *r, bool dead, 
         desk->n_halves += !err;
     } else if (r->delay_level > 0) {
         delay_divert(b, draft, r->delay_level, &props);
+    } else if (r->timer_due_ms > 0) {
+        timers_divert(b, draft, r->timer_due_ms, &props);
+        if (r->delay_given)
+            props_add_int(&props, PROP_DELAY, r->delay_level);
     } else if (r->delay_given) {
         props_add_int(&props, PROP_DELAY, r->delay_level);
     }
@@ -226,6 +230,8 @@ static void request_answer(const struct desk *desk, struct produce *r)
         }
     }
     r->queue_offset = desk->stored[r->first].queue_offset;
+    if (r->timer_due_ms > 0)
+        timers_sent(desk->broker, r->timer_due_ms);
 }
 
 static void requests_store(struct desk *desk, struct produce *requests, size_t n, uint64_t *end)

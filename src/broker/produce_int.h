@@ -63,6 +63,7 @@ enum prop_kind {
     KIND_TXN, /* what the broker notes on half messages */
     KIND_TIMER,
     KIND_TIMED, /* its timer is already over */
+    KIND_TIMER_DELETE,
     KIND_INNER,
 };
 /* Appends the properties that can be read, without those whose kind has its bit in `drop`. */
@@ -85,6 +86,10 @@ must_check enum err txn_divert(struct broker *b, struct produce *r, struct draft
                                struct wr *props);
 /* It is in the log; NULL: it is not. */
 void txn_arrived(struct broker *b, struct produce *r, const struct stored *stored);
+/* ---- timer.c ---- */
+
+/* The same for a draft that shall come at a time of its own. */
+void timers_divert(struct broker *b, struct draft *draft, int64_t due_ms, struct wr *props);
 
 /* ---- copy.c ---- */
 

@@ -210,18 +210,11 @@ static void what_cannot_be_stored_is_refused_with_a_reason(void **state)
         {"T", "TRAN_MSG\1true\2", 0, 0, ERR_MALFORMED, "PGROUP"},
         {"T", "", 0, SYS_TX_PREPARED, ERR_MALFORMED, "TRAN_MSG"},
         {"T", "DELAY\1soon\2", 0, 0, ERR_MALFORMED, "DELAY"},
-        {"T",
-         "TIMER_DELAY_SEC\1"
-         "5\2",
-         0, 0, ERR_UNSUPPORTED, "timed"},
-        {"T",
-         "TIMER_DELAY_MS\1"
-         "5\2",
-         0, 0, ERR_UNSUPPORTED, "timed"},
+        {"T", "TIMER_DELAY_SEC\1soon\2", 0, 0, ERR_MALFORMED, "not a number"},
         {"T",
          "TIMER_DELIVER_MS\1"
          "99999999999999\2",
-         0, 0, ERR_UNSUPPORTED, "timed"},
+         0, 0, ERR_MALFORMED, "timerMaxDelaySec"},
         {"T",
          "INNER_NUM\1"
          "2\2",

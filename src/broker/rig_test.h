@@ -179,6 +179,9 @@ static inline int rig_open(void **state)
         .max_pop_waiting = 50,
         .pop_retry_chance = 20,
         .max_invisible_ms = 3 * 24 * 3600 * 1000,
+        .timers = true,
+        .recalls = true,
+        .timer_max_s = 259200,
     };
     assert_int_equal(rig_start(rig, &why), OK);
     *state = rig;

@@ -92,7 +92,8 @@ enum err broker_save_turn(struct broker *b, struct fault *why)
         if (!first)
             first = err;
     }
-    return first;
+    enum err err = timers_keep(b, first ? NULL : why);
+    return first ? first : err;
 }
 
 /* ---- loading ---- */

@@ -118,6 +118,11 @@ static void tables_changed(void *user)
     room_leave(&h->stairs);
 }
 
+static void services_wake(void *user)
+{
+    house_ring(user);
+}
+
 static void topics_changed(void *user)
 {
     struct house *h = user;
@@ -186,6 +191,10 @@ static struct broker_options broker_options_of(struct house *h, const struct set
         .default_pops = s->request_mode == 1,
         .default_share = (int32_t)s->pop_share,
         .server_balance = s->server_balance,
+        .timers = s->timers,
+        .recalls = s->recalls,
+        .timer_max_s = s->timer_max_s,
+        .timer_window_s = s->timer_window_s,
     };
 }
 
@@ -211,6 +220,7 @@ static enum err open_broker(struct house *h, struct fault *why)
         .txn_check = door_txn_check,
         .warn = warn,
         .session_expired = door_session_expired,
+        .services_wake = services_wake,
         .user = h,
     };
     struct broker_options options = broker_options_of(h, s);
@@ -399,6 +409,7 @@ static void house_init(struct house *h, const struct house_options *options)
     limit_connections(h);
     room_init(&h->stairs, "stairs", ROOM_LEAF);
     list_init(&h->saves);
+    room_init(&h->bell, "bell", ROOM_LEAF);
     if (s->broker_name[0])
         (void)snprintf(h->broker_name, sizeof h->broker_name, "%.255s", s->broker_name);
     else if (gethostname(h->broker_name, sizeof h->broker_name - 1) != 0 || !h->broker_name[0])
@@ -482,6 +493,7 @@ enum err house_close(struct house *h, struct fault *why)
         h->vfs->calls->dispose(h->vfs);
     room_clear(&h->stairs);
     config_clear(&h->config);
+    room_clear(&h->bell);
     free(h);
     return err;
 }

@@ -68,6 +68,8 @@ struct house {
     bool closing;
     bool save_now;     /* topics have changed: the keeper does not wait for its hour */
     struct list saves; /* struct saved_wait: who is told when it has saved */
+    struct room bell;  /* where services sleep */
+    bool rung;         /* they are to look again */
     pthread_t flush_thread, keeper_thread, services_thread;
     bool flush_runs, keeper_runs, services_run;
     size_t floors_run;
@@ -76,6 +78,8 @@ struct house {
 /* run.c: door_options.await_saved. Any thread. */
 void house_await_saved(void *house, struct saved_wait *wait);
 
+/* run.c: wakes the services thread. Any thread, no key held. */
+void house_ring(struct house *h);
 /* run.c: door_options.advance_clock, of a house with a virtual clock. Any thread. */
 enum err house_advance_clock(void *house, int64_t ms, int64_t *now_ms);
 

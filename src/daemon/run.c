@@ -197,6 +197,7 @@ static const struct service services[] = {
     {"delayed messages", broker_delay_turn},
     {"checks of transactions", broker_txn_turn},
     {"popped messages", broker_pop_turn},
+    {"timed messages", broker_timer_turn},
 };
 #define SERVICES (sizeof services / sizeof services[0])
 
@@ -233,12 +234,21 @@ static void *services_thread(void *arg)
             tell_service(h, services[i].what, &turn, &trouble[i]);
             pause_ms = turn.next_ms < pause_ms ? turn.next_ms : pause_ms;
         }
-        room_enter(&h->stairs);
-        if (pause_ms > 0 && !h->closing)
-            room_wait(&h->stairs, pause_ms);
-        room_leave(&h->stairs);
+        room_enter(&h->bell);
+        if (pause_ms > 0 && !h->rung)
+            room_wait(&h->bell, pause_ms);
+        h->rung = false;
+        room_leave(&h->bell);
     }
     return NULL;
+}
+
+void house_ring(struct house *h)
+{
+    room_enter(&h->bell);
+    h->rung = true;
+    room_tell(&h->bell);
+    room_leave(&h->bell);
 }
 
 static void say_ready(struct house *h)
@@ -299,6 +309,7 @@ enum err house_advance_clock(void *user, int64_t ms, int64_t *now_ms)
     room_enter(&h->stairs);
     room_tell(&h->stairs);
     room_leave(&h->stairs);
+    house_ring(h);
     if (!atomic_exchange(&h->jumped_posted, true))
         loop_post(h->main_loop, &h->jumped);
     return OK;
@@ -484,6 +495,7 @@ static void stop_threads(struct house *h)
     h->closing = true;
     room_tell(&h->stairs);
     room_leave(&h->stairs);
+    house_ring(h);
     if (h->services_run) /* it appends, so the flusher goes after it */
         (void)pthread_join(h->services_thread, NULL);
     if (h->flush_runs) {

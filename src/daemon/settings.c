@@ -322,6 +322,17 @@ static const struct conf_option options[] = {
         "… but for no more messages than this, with at most 24 bytes of memory each; the oldest "
         "are forgotten, with a warning"),
 
+    BOOL("timerWheelEnable", timers, "true",
+         "deliver messages at a time of their own (TIMER_DELAY_SEC, TIMER_DELAY_MS, "
+         "TIMER_DELIVER_MS); false: they are refused"),
+    LIVE_INT("timerMaxDelaySec", timer_max_s, "259200", 1, 3155760000,
+             "longest time that such a message may be ahead, in seconds: up to 100 years"),
+    INT("timerRollWindowSlot", timer_window_s, "172800", 2, 604740,
+        "one that waits longer than so many seconds is stored again then, so that it is not "
+        "deleted with what is old; two thirds of fileReservedTime at most count"),
+    LIVE_BOOL("recallMessageEnable", recalls, "false",
+              "let producers take back a message that waits for its time"),
+
     TEXT("storePathRootDir", data, "data", check_not_empty, "folder of all data (--data)"),
     CHOICE("flushDiskType", flush_type, "ASYNC_FLUSH", flush_types,
            "SYNC_FLUSH answers a producer only when its message is on the disk"),

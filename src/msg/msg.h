@@ -89,12 +89,19 @@ void record_place(uint8_t *encoded, int64_t queue_offset, int64_t position, int6
 #define PROP_POP_CK     BYTES("POP_CK")
 #define PROP_TRAN_MSG   BYTES("TRAN_MSG")
 /* Where a message goes that is elsewhere for the time being; where a retried one came from. */
-#define PROP_REAL_TOPIC  BYTES("REAL_TOPIC")
-#define PROP_REAL_QID    BYTES("REAL_QID")
-#define PROP_RETRY_TOPIC BYTES("RETRY_TOPIC")
-#define PROP_ORIGIN_ID   BYTES("ORIGIN_MESSAGE_ID")
-#define PROP_DLQ_TOPIC   BYTES("DLQ_ORIGIN_TOPIC")
-#define PROP_DLQ_ID      BYTES("DLQ_ORIGIN_MESSAGE_ID")
+#define PROP_REAL_TOPIC BYTES("REAL_TOPIC")
+#define PROP_REAL_QID   BYTES("REAL_QID")
+/* When a message is to come, and what became of it on the way. */
+#define PROP_TIMER_DELIVER BYTES("TIMER_DELIVER_MS")
+#define PROP_TIMER_OUT     BYTES("TIMER_OUT_MS")
+#define PROP_TIMER_ENQUEUE BYTES("TIMER_ENQUEUE_MS")
+#define PROP_TIMER_DEQUEUE BYTES("TIMER_DEQUEUE_MS")
+#define PROP_TIMER_ROLLS   BYTES("TIMER_ROLL_TIMES")
+#define PROP_TIMER_DELETE  BYTES("TIMER_DEL_UNIQKEY")
+#define PROP_RETRY_TOPIC   BYTES("RETRY_TOPIC")
+#define PROP_ORIGIN_ID     BYTES("ORIGIN_MESSAGE_ID")
+#define PROP_DLQ_TOPIC     BYTES("DLQ_ORIGIN_TOPIC")
+#define PROP_DLQ_ID        BYTES("DLQ_ORIGIN_MESSAGE_ID")
 
 struct prop {
     struct bytes name, value;

@@ -70,6 +70,17 @@ TABLE(send_back_table);
 
 #undef FIELDS
 
+#define FIELDS recall_fields
+
+static const struct field_rule recall_table_rules[] = {
+    TEXT("producerGroup", MAY, group),
+    TEXT("topic", NEED, topic),
+    TEXT("recallHandle", NEED, handle),
+};
+TABLE(recall_table);
+
+#undef FIELDS
+
 /* ---- transactions ---- */
 
 #define FIELDS end_fields

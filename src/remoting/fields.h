@@ -61,6 +61,11 @@ struct resume_fields { /* 323 */
 };
 extern const struct field_table resume_check_table;
 
+struct recall_fields { /* 370 */
+    struct bytes group, topic, handle;
+};
+extern const struct field_table recall_table;
+
 struct pull_fields {
     struct bytes group, topic, subscription, expression_type;
     int32_t queue_id, max_count, sys_flag;

@@ -46,6 +46,7 @@ void retention_take(struct store *store, const struct store_retention *now)
 void clean_init(struct store *store)
 {
     retention_take(store, &store->options.retention);
+    store_clean_hold(store, INT64_MAX);
     store->cleaner.last_ns = clock_ns(store->options.clock);
     store->cleaner.minima = position_get(&store->positions.first); /* recovery found them */
 }
@@ -66,6 +67,11 @@ void store_clean_turn(struct store *store, struct store_cleaned *out)
     }
     out->refusing = atomic_load_explicit(&c->full, memory_order_relaxed) != 0;
     out->log_first = position_get(&store->positions.first);
+}
+
+void store_clean_hold(struct store *store, int64_t from_ms)
+{
+    atomic_store_explicit(&store->cleaner.hold_ms, from_ms, memory_order_relaxed);
 }
 
 void store_clean_request(struct store *store)
@@ -179,8 +185,12 @@ static bool first_may_go(struct store *store, bool at_once)
     if (end > position_get(&store->positions.flushed) ||
         end > position_get(&store->positions.dispatched))
         return false;
-    if (!at_once && time_of_next(store, end) + r->reserved_ms >= clock_ms(store->options.clock))
-        return false;
+    if (!at_once) {
+        int64_t next_ms = time_of_next(store, end);
+        if (next_ms + r->reserved_ms >= clock_ms(store->options.clock) ||
+            next_ms >= atomic_load_explicit(&store->cleaner.hold_ms, memory_order_relaxed))
+            return false;
+    }
     int64_t queues_ms;
     if (end > store->kept && queues_keep(store, 1, &queues_ms) != OK)
         return false;

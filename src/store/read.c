@@ -281,6 +281,40 @@ enum err store_peek_at(struct store *store, int64_t position, struct slice *out)
     return slice_at(store, position, position_get(&store->positions.written), out);
 }
 
+size_t queue_units(struct store *store, struct queue *queue, int64_t offset, struct queue_unit *out,
+                   size_t max)
+{
+    int64_t end = queue_max(queue);
+    struct reading rd = reading_start(store, queue);
+    size_t n = 0;
+    for (int64_t at = offset; at < end && n < max; at++) {
+        struct unit unit = {0};
+        enum err err = unit_at(&rd, at, &unit);
+        if (err && err != ERR_NOT_FOUND && err != ERR_DAMAGED)
+            break; /* not just now */
+        bool there = !err && !unit_is_filler(&unit);
+        out[n++] =
+            there ? (struct queue_unit){(int64_t)unit.position, unit.size} : (struct queue_unit){0};
+    }
+    reading_end(&rd);
+    return n;
+}
+
+enum err store_copy_at(struct store *store, int64_t position, uint8_t *into, uint64_t size)
+{
+    uint64_t from = (uint64_t)position, file = store->log.file_size, end = store_confirmed(store);
+    if (position < 0 || from < position_get(&store->positions.first) || from >= end ||
+        size > end - from || size > file - from % file)
+        return ERR_NOT_FOUND;
+    struct segment *seg;
+    enum err err = segment_get(&store->cache, &store->log, from, &seg, NULL);
+    if (err)
+        return err;
+    err = segment_read(seg, from, into, size, NULL);
+    segment_drop(seg);
+    return err;
+}
+
 /* ---- time ---- */
 
 int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offset)

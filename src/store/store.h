@@ -201,6 +201,20 @@ must_check enum err store_read_at(struct store *store, int64_t position, struct 
  * is told of it before `confirmed` has passed it. */
 must_check enum err store_peek_at(struct store *store, int64_t position, struct slice *out);
 
+/* Where the record of a queue's message stands; size 0: it cannot be told. */
+struct queue_unit {
+    int64_t position;
+    uint32_t size;
+};
+/* Those from `offset` on, at most `max`; how many there are. */
+size_t queue_units(struct store *store, struct queue *queue, int64_t offset, struct queue_unit *out,
+                   size_t max);
+/* Copies one record, or several in a row, out of the log: for those who read so much of it that it
+ * must not stay mapped. Not verified. ERR_NOT_FOUND: that is not, or no longer, in one file of it.
+ */
+must_check enum err store_copy_at(struct store *store, int64_t position, uint8_t *into,
+                                  uint64_t size);
+
 /* First offset whose store time is >= ts; the queue's end when there is none. */
 int64_t queue_search_time(struct store *store, struct queue *queue, int64_t ts);
 /* Store time of a queue's message; -1 when there is none. */
@@ -295,6 +309,9 @@ struct store_cleaned {
  * empty queue keeps its end for ever; so does what is not yet flushed and dispatched. Also finds
  * out whether the disk is nearly full. Call it often: it knows when it is time. The keeper. */
 void store_clean_turn(struct store *store, struct store_cleaned *out);
+/* Records of this store time and later are still needed: they are not deleted for their age, only
+ * when the disk is too full. INT64_MAX: none is. Any thread. */
+void store_clean_hold(struct store *store, int64_t from_ms);
 /* Deletes at any hour for the next 20 rounds (mqadmin deleteExpiredCommitLog). Any thread. */
 void store_clean_request(struct store *store);
 

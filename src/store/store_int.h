@@ -453,6 +453,7 @@ must_check enum err damage_hole(struct store *store, uint64_t missing, const uin
 struct cleaner {
     _Atomic unsigned full; /* percent of the disk in use when appends were stopped; 0: they go on */
     _Atomic unsigned manual; /* rounds that somebody asked for */
+    _Atomic int64_t hold_ms; /* what is stored from then on does not go for its age */
     /* Keeper only. */
     uint64_t last_ns;
     struct queue *sweep;  /* the next queue to bring in line; NULL: none */

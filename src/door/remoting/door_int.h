@@ -247,6 +247,7 @@ void acks_close(struct acks *acks);
 handler send_message, send_message_v2;
 handler send_back;
 handler txn_ends, txn_resume;
+handler send_recall;
 handler pull_message;
 handler pop_message, peek_message, pop_notification, polling_info;
 handler ack_message, batch_ack_message, change_invisible;

@@ -47,8 +47,6 @@ static void add_absent(struct table *t)
         "ackThreadPoolQueueHeadWaitTimeMills",
         "pageCacheLockTimeMills",
         "timerReadBehind",
-        "timerOffsetBehind",
-        "timerCongestNum",
     };
     for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++)
         add(t, zeros[i], "0");
@@ -128,6 +126,8 @@ void runtime_info(struct door *door, struct request *rq)
     add(t, "waitingPulls", "%zu", now.holds);
     add(t, "differingSubscriptions", "%" PRIu64, now.differing);
     add_services(t, &now);
+    add(t, "timerCongestNum", "%" PRIu64, now.timers_pending);
+    add(t, "timerOffsetBehind", "%" PRId64, now.timers_behind);
     add_absent(t);
     struct buf body = buf_upto(BODY_MAX);
     kv_table_write(&body, t->pairs, t->n);

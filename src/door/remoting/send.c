@@ -29,8 +29,8 @@ struct send_answer {
     struct return_address to;
     int32_t code, queue_id;
     int64_t queue_offset;
-    struct bytes msg_ids, uniq_key;
-    uint32_t known; /* so many of its messages had been stored before */
+    struct bytes msg_ids, uniq_key, recall; /* the last: of a timed message, to take it back by */
+    uint32_t known;                         /* so many of its messages had been stored before */
     const char *remark;
     struct conn *conn; /* held while waiting, so that a stopping house gives the answer first */
 };
@@ -164,7 +164,7 @@ static void give(struct door *door, const struct send_answer *a)
     struct bytes region = bytes_str(door->options.region);
     struct reply r;
     if (!reply_begin(&r, &a->to, a->code, bytes_str(a->remark),
-                     a->msg_ids.len + a->uniq_key.len + region.len))
+                     a->msg_ids.len + a->uniq_key.len + a->recall.len + region.len))
         return;
     if (a->msg_ids.len) {
         frame_put(&r.frame, BYTES("msgId"), a->msg_ids);
@@ -173,6 +173,8 @@ static void give(struct door *door, const struct send_answer *a)
         frame_put(&r.frame, BYTES("transactionId"), a->uniq_key);
         if (a->known > 0) /* ours: nobody else says so, and clients do not look */
             frame_put_int(&r.frame, BYTES("DUPLICATES"), a->known);
+        if (a->recall.len)
+            frame_put(&r.frame, BYTES("recallHandle"), a->recall);
     }
     /* These two are there on refusals as well; Java reads them for its message trace. */
     frame_put(&r.frame, BYTES("MSG_REGION"), region);
@@ -197,6 +199,19 @@ static struct bytes id_list(struct arena *arena, const struct addr *host,
         wr_bytes_of(&w, bytes_of(id, len));
     }
     return wr_bytes(&w);
+}
+
+/* How its sender can take a timed message back. Not for what a consumer gives back. */
+static struct bytes recall_handle(struct door *door, struct arena *arena, const struct produce *p)
+{
+    char *text = NULL;
+    size_t len = 0;
+    if (p->timer_due_ms > 0 && !bytes_start(p->topic, RETRY_PREFIX))
+        text = arena_alloc(arena, RECALL_HANDLE_MAX);
+    if (text)
+        len = broker_recall_handle(door->broker, p->topic, p->timer_due_ms, bytes_str(p->uniq_key),
+                                   text);
+    return len ? bytes_of(text, len) : (struct bytes){0};
 }
 
 /* What the disk says of its files has other codes where a client has asked for something; a
@@ -235,6 +250,7 @@ static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i
     a.queue_offset = p->queue_offset;
     a.uniq_key = bytes_str(p->uniq_key);
     a.known = p->known;
+    a.recall = recall_handle(door, &seat->arena, p);
     if (!a.msg_ids.len) { /* stored, but Java cannot read a success without ids: it sends again */
         a.code = response_code_of(ERR_NO_MEMORY);
         a.remark = err_text(ERR_NO_MEMORY);
@@ -284,7 +300,7 @@ static struct send_wait *wait_make(struct door *door, struct seat *seat,
 {
     size_t texts = 0;
     for (size_t i = 0; i < n; i++)
-        texts += answers[i].msg_ids.len + answers[i].uniq_key.len;
+        texts += answers[i].msg_ids.len + answers[i].uniq_key.len + answers[i].recall.len;
     struct send_wait *w = calloc(1, sizeof *w + n * sizeof w->answers[0] + texts);
     if (!w)
         return NULL;
@@ -300,6 +316,7 @@ static struct send_wait *wait_make(struct door *door, struct seat *seat,
     for (size_t i = 0; i < n; i++) {
         w->answers[i] = answers[i];
         w->answers[i].msg_ids = keep_text(&room, answers[i].msg_ids);
+        w->answers[i].recall = keep_text(&room, answers[i].recall);
         w->answers[i].uniq_key = keep_text(&room, answers[i].uniq_key);
         counted_hold(&answers[i].to.session->counted);
         conn_hold(answers[i].to.session->conn);

@@ -86,6 +86,7 @@ static const struct row rows[] = {
     {REQ_GET_TOPIC_CONFIG, SIDE_BROKER, admin_topic_get},
     {REQ_GET_SUBSCRIPTIONGROUP_CONFIG, SIDE_BROKER, admin_group_get},
     {REQ_LITE_PULL_MESSAGE, SIDE_BROKER, pull_message},
+    {REQ_RECALL_MESSAGE, SIDE_BROKER, send_recall},
     {REQ_QUERY_ASSIGNMENT, SIDE_BROKER, assignment_query},
     {REQ_SET_MESSAGE_REQUEST_MODE, SIDE_BROKER, mode_set},
     {REQ_GET_ALL_MESSAGE_REQUEST_MODE, SIDE_BROKER, modes_all},
