@@ -276,6 +276,31 @@ static void recall_props(const struct recall *recall, const struct recall_handle
     props_add(w, BYTES("PGROUP"), recall->group);
 }
 
+/* After a crash, and a clock that went back as well, nobody remembers that the message has come;
+ * but then its key is in its topic. */
+static bool has_come(struct broker *b, const struct recall_handle *handle)
+{
+    struct store_query query = {.topic = handle->topic,
+                                .key = handle->uniq_key,
+                                .max = STORE_QUERY_MAX,
+                                .end_ms = INT64_MAX};
+    struct store_found found;
+    bool come = false;
+    if (atomic_load(&b->timer->doubt_position) == 0 || store_query(b->store, &query, &found))
+        return false;
+    for (size_t i = 0; !come && i < found.n; i++) {
+        struct slice slice;
+        struct record record;
+        struct bytes key;
+        if (store_read_at(b->store, found.positions[i], &slice))
+            continue;
+        come = !record_decode(slice.bytes, &record) && bytes_equal(record.topic, handle->topic) &&
+               props_get(record.props, PROP_UNIQ_KEY, &key) && bytes_equal(key, handle->uniq_key);
+        counted_drop(slice.owner);
+    }
+    return come;
+}
+
 /* Room: recall. Stores the record and notes the key, or neither. */
 static enum err recall_store(struct broker *b, const struct recall_handle *handle,
                              struct draft *draft, uint64_t *end, struct fault *why)
@@ -324,6 +349,8 @@ enum err broker_recall(struct broker *b, const struct recall *recall, struct rec
     if (!err && !b->set.timers)
         err =
             fault_set(why, ERR_UNSUPPORTED, "recall failed, execute error: timerWheelEnable=false");
+    if (!err && has_come(b, &handle))
+        err = fault_set(why, ERR_INVALID, "recall failed, timestamp invalid");
     if (err)
         return err;
     uint8_t text[TEXT_MOST];

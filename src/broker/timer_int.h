@@ -46,7 +46,7 @@ struct timers {
     struct timer_key done;  /* units up to this one are over … */
     struct timer_key past;  /* … and those in front of past_at up to this one */
     int64_t past_at;        /* 0: the clock did not go back lately */
-    int64_t doubt_position; /* records in front of it may have been delivered by an earlier life */
+    _Atomic int64_t doubt_position; /* records in front of it may have been delivered before */
     uint64_t end;           /* of the last record read or written, in the log */
     struct timed *near;     /* a heap, the first is due first */
     size_t n, cap;

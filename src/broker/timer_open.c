@@ -195,7 +195,8 @@ static enum err units_load(struct broker *b, const struct timer_check *check, st
         return OK;
     if (!check->ours && !r.damaged) {
         t->seen_until = behind;
-        qsort(t->seen, t->n_seen, sizeof *t->seen, by_position);
+        if (t->n_seen > 0)
+            qsort(t->seen, t->n_seen, sizeof *t->seen, by_position);
         return OK;
     }
     behind = behind < 0 ? queue_min(b->store, queue) : behind;
@@ -268,7 +269,7 @@ static enum err units_find(struct broker *b, const struct timer_check *check, st
     t->done = check->ours ? check->done : (struct timer_key){check->read_ms, INT64_MAX};
     t->past = check->past;
     t->past_at = check->past_at;
-    t->doubt_position = check->clean ? 0 : (int64_t)store_confirmed(b->store);
+    t->doubt_position = check->clean ? check->doubt_position : (int64_t)store_confirmed(b->store);
     *save = check->clean; /* from now on it is not */
     enum err err = units_load(b, check, queue, why);
     if (err != ERR_DAMAGED)
@@ -370,6 +371,7 @@ void timers_mark_set(struct broker *b, bool clean)
                 .done = t->done,
                 .past = t->past,
                 .past_at = t->past_at,
+                .doubt_position = t->doubt_position,
             },
         .end = t->end,
         .there = true,

@@ -41,7 +41,7 @@ void timercheck_encode(const struct timer_check *check, int64_t now_ms,
     wr_u64(&o, (uint64_t)check->past.due_ms);
     wr_u64(&o, (uint64_t)check->past.at);
     wr_u64(&o, (uint64_t)check->past_at);
-    wr_u64(&o, 0);
+    wr_u64(&o, (uint64_t)check->doubt_position);
     wr_u32(&o, seal_of(out));
     invariant(!w.full && !o.full);
 }
@@ -69,13 +69,13 @@ enum err timercheck_decode(struct bytes in, struct timer_check *out)
         c.past.due_ms = (int64_t)rd_u64(&o);
         c.past.at = (int64_t)rd_u64(&o);
         c.past_at = (int64_t)rd_u64(&o);
-        (void)rd_u64(&o);
+        c.doubt_position = (int64_t)rd_u64(&o);
         c.ours = c.ours && rd_u32(&o) == seal_of(in.at);
     }
     if (!c.ours) {
         c.clean = false;
         c.done = c.past = (struct timer_key){0};
-        c.past_at = 0;
+        c.past_at = c.doubt_position = 0;
     }
     *out = c;
     return OK;

@@ -123,6 +123,7 @@ struct timer_check {
     /* The clock went back: the units in front of past_at are done up to this one as well. */
     struct timer_key past;
     int64_t past_at;
+    int64_t doubt_position; /* records in front of it may have been delivered before all this */
 };
 
 void timercheck_encode(const struct timer_check *check, int64_t now_ms,
