@@ -13,7 +13,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from harness import apache, tap  # noqa: E402
-from java import sending, groups, reading, retries, transactions, admin, losses, crash  # noqa: E402, F401
+from java import sending, groups, reading, retries, timers, transactions, admin, losses, crash  # noqa: E402, F401
 
 if __name__ == "__main__":
     reason = apache.missing()

@@ -12,8 +12,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * Messages that carry their number and the checksum of their body, so that whoever receives one can check it alone.
  *
  * <p>Arguments of a command that makes messages: topic, tags (taken in turn, joined by commas), keys (how many different
- * ones, "key-0" and up), size and kind of body ("text" can be compressed, "noise" cannot), and delay (level). Every message
- * also has the properties number, n (number mod 10) and greeting, which is not ASCII.
+ * ones, "key-0" and up), size and kind of body ("text" can be compressed, "noise" cannot), and delay (level) or, from 5.0
+ * on, delay_ms, delay_sec or deliver_in (ms from now, told as a time of day). Every message also has the properties number, n (number mod 10) and greeting, which is not ASCII.
  */
 final class Numbered {
     private Numbered() {
@@ -32,11 +32,28 @@ final class Numbered {
         if (command.has("delay")) {
             message.setDelayTimeLevel(command.number("delay", 0));
         }
+        later(message, "setDelayTimeMs", command.number("delay_ms", 0));
+        later(message, "setDelayTimeSec", command.number("delay_sec", 0));
+        if (command.has("deliver_in")) {
+            later(message, "setDeliverTimeMs", System.currentTimeMillis() + command.number("deliver_in", 0));
+        }
         message.putUserProperty("number", Integer.toString(number));
         message.putUserProperty("n", Integer.toString(number % 10));
         message.putUserProperty("greeting", "größe 大小 " + number);
         message.putUserProperty("crc", Long.toString(crc(body)));
         return message;
+    }
+
+    /** The clients 4.9 do not have these setters. */
+    private static void later(Message message, String setter, long value) {
+        if (value == 0) {
+            return;
+        }
+        try {
+            Message.class.getMethod(setter, long.class).invoke(message, value);
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalArgumentException(setter, e);
+        }
     }
 
     /** A received message as a map; "intact" says whether the body is the one that was sent. */

@@ -37,6 +37,7 @@ public final class Puppet {
         Readers readers = new Readers(settings, senders);
         Transactors transactors = new Transactors(settings);
         verbs.put("send", senders::send);
+        verbs.put("recall", senders::recall);
         verbs.put("request", senders::request);
         verbs.put("transactor", transactors::start);
         verbs.put("transact", transactors::send);

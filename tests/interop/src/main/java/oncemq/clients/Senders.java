@@ -1,5 +1,6 @@
 package oncemq.clients;
 
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -173,11 +174,29 @@ final class Senders {
             "properties", answer.getProperties());
     }
 
+    /** Takes a message back by its handle; from 5.3 on. */
+    Object recall(Command command) throws Exception {
+        try {
+            return DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
+                .invoke(producer(command), command.text("topic"), command.text("handle"));
+        } catch (InvocationTargetException e) {
+            throw (Exception) e.getCause();
+        }
+    }
+
+    private static Object handle(SendResult sent) {
+        try {
+            return SendResult.class.getMethod("getRecallHandle").invoke(sent);
+        } catch (ReflectiveOperationException e) {
+            return null; // the clients 4.9 know nothing of it
+        }
+    }
+
     private static Map<String, Object> result(SendResult sent) {
         if (sent.getSendStatus() != SendStatus.SEND_OK) {
             return Json.map("error", sent.getSendStatus().toString());
         }
-        return Json.map("id", sent.getMsgId(), "offset_id", sent.getOffsetMsgId(),
+        return Json.map("handle", handle(sent), "id", sent.getMsgId(), "offset_id", sent.getOffsetMsgId(),
             "broker", sent.getMessageQueue().getBrokerName(), "queue", sent.getMessageQueue().getQueueId(),
             "offset", sent.getQueueOffset());
     }
