@@ -18,7 +18,8 @@ CHECKS = 3  # a transaction without an answer is given up after so many question
 # Apache's broker refuses requests that waited 200 ms for a thread, and has no SQL92 filters unless told.
 APACHE_SETTINGS = {"enablePropertyFilter": "true", "waitTimeMillsInSendQueue": 20000, "waitTimeMillsInPullQueue": 20000,
                    "osPageCacheBusyTimeOutMills": 20000}
-BROKER_SETTINGS = {"messageDelayLevel": LADDER, "recallMessageEnable": "true", "flushConsumerOffsetInterval": 1000, "registerNameServerPeriod": 10000,
+BROKER_SETTINGS = {"messageDelayLevel": LADDER, "flushConsumerOffsetInterval": 1000, "registerNameServerPeriod": 10000,
+                   "recallMessageEnable": "true",
                    "transactionTimeOut": 1000, "transactionCheckInterval": 2000, "transactionCheckMax": CHECKS}
 
 
