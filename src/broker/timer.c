@@ -422,7 +422,7 @@ static void timers_run(struct broker *b, struct service_turn *out)
     clock_back(b, clock_ms(b->clock));
     out->err = timers_step(b, &more, out);
     timers_pause(b, out);
-    timers_mark_set(b, false);
+    timers_mark_set(b);
     atomic_store_explicit(&t->behind,
                           queue_max(atomic_load_explicit(&t->queue, memory_order_relaxed)) -
                               t->next_offset,

@@ -229,7 +229,7 @@ static void play_run(struct rig *rig, uint64_t seed, bool power, bool back)
 static void plays(struct rig *rig, uint64_t first, bool power, bool back)
 {
     const char *text = getenv("SEEDS");
-    uint64_t n = text ? strtoull(text, NULL, 10) : 5;
+    uint64_t n = text ? strtoull(text, NULL, 10) : 3;
     for (uint64_t seed = first; seed < first + n; seed++)
         play_run(rig, seed, power, back);
 }

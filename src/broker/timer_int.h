@@ -41,14 +41,14 @@ struct timers {
     /* The turn's own; at opening and closing nobody else is there. */
     struct timerlog *log; /* NULL: no message with a time of its own was ever seen */
     struct timerwheel *wheel;
-    int64_t window_ms;      /* no record waits longer for its unit's time than this */
-    int64_t next_offset;    /* the queue's records in front of it have units */
-    struct timer_key done;  /* units up to this one are over … */
-    struct timer_key past;  /* … and those in front of past_at up to this one */
-    int64_t past_at;        /* 0: the clock did not go back lately */
+    int64_t window_ms;              /* no record waits longer for its unit's time than this */
+    int64_t next_offset;            /* the queue's records in front of it have units */
+    struct timer_key done;          /* units up to this one are over … */
+    struct timer_key past;          /* … and those in front of past_at up to this one */
+    int64_t past_at;                /* 0: the clock did not go back lately */
     _Atomic int64_t doubt_position; /* records in front of it may have been delivered before */
-    uint64_t end;           /* of the last record read or written, in the log */
-    struct timed *near;     /* a heap, the first is due first */
+    uint64_t end;                   /* of the last record read or written, in the log */
+    struct timed *near;             /* a heap, the first is due first */
     size_t n, cap;
     int64_t loaded;         /* slots up to this second are in it … */
     bool more;              /* … but not all of the last one */
@@ -127,7 +127,7 @@ must_check enum err timers_start(struct broker *b, struct fault *why);
 /* The units cannot be read any more: all is taken from the queue once more. Tells the operator. */
 must_check enum err timers_again(struct broker *b, bool *more, struct fault *why);
 /* At the end of a turn: what could be saved now. */
-void timers_mark_set(struct broker *b, bool clean);
+void timers_mark_set(struct broker *b);
 
 /* ---- timer_near.c ---- */
 

@@ -22,6 +22,7 @@
 
 static enum err timers_save(struct broker *b, const struct timer_mark *mark, struct fault *why);
 static enum err timers_load(struct broker *b, struct queue *queue, bool *save, struct fault *why);
+static bool mark_now(struct broker *b, bool clean, struct timer_mark *out);
 
 static void timers_note(struct timers *t, const char *text)
 {
@@ -317,18 +318,19 @@ enum err timers_start(struct broker *b, struct fault *why)
         if (t->next_offset > queue_max(queue))
             t->next_offset = queue_max(queue);
         near_forget(t);
-        t->mark.there = false;
-        timers_mark_set(b, false);
-        if (save && t->mark.there)
-            err = timers_save(b, &t->mark, why);
+        struct timer_mark mark;
+        if (save && mark_now(b, false, &mark))
+            err = timers_save(b, &mark, why);
     }
     if (err) {
         timers_stop(t);
         return fault_add(why, err, "timed messages");
     }
+    room_enter(&t->room);
     t->passed_ms = t->done.due_ms;
     if (t->past_at && t->past.due_ms > t->passed_ms)
         t->passed_ms = t->past.due_ms;
+    room_leave(&t->room);
     return OK;
 }
 
@@ -355,12 +357,13 @@ static int64_t read_ms(struct broker *b)
     return (second < now ? second : now) * TIMER_SECOND;
 }
 
-void timers_mark_set(struct broker *b, bool clean)
+/* False: what Apache's check says is not ours to say yet. */
+static bool mark_now(struct broker *b, bool clean, struct timer_mark *out)
 {
     struct timers *t = b->timer;
     if (t->n_seen > 0)
-        return; /* what Apache's check says is not ours to say yet */
-    struct timer_mark mark = {
+        return false;
+    *out = (struct timer_mark){
         .check =
             {
                 .read_ms = read_ms(b),
@@ -376,6 +379,15 @@ void timers_mark_set(struct broker *b, bool clean)
         .end = t->end,
         .there = true,
     };
+    return true;
+}
+
+void timers_mark_set(struct broker *b)
+{
+    struct timers *t = b->timer;
+    struct timer_mark mark;
+    if (!mark_now(b, false, &mark))
+        return;
     room_enter(&t->room);
     t->mark = mark;
     room_leave(&t->room);
@@ -426,10 +438,9 @@ void timers_settle(struct broker *b)
     struct timers *t = b->timer;
     if (!t->log || timerlog_write(t->log, NULL) || timerwheel_write(t->wheel, NULL))
         return;
-    t->mark.there = false;
-    timers_mark_set(b, true);
-    if (!t->mark.there || (t->saved_there && check_same(&t->mark.check, &t->saved)) ||
+    struct timer_mark mark;
+    if (!mark_now(b, true, &mark) || (t->saved_there && check_same(&mark.check, &t->saved)) ||
         store_flush_all(b->store, NULL))
         return;
-    (void)timers_save(b, &t->mark, NULL); /* what was saved before is true as well */
+    (void)timers_save(b, &mark, NULL); /* what was saved before is true as well */
 }
