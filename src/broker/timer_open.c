@@ -50,6 +50,7 @@ enum err timers_open(struct broker *b, struct fault *why)
     if (!atomic_load(&t->queue) || !b->set.timers)
         return OK; /* begins when the first message comes */
     enum err err = timers_start(b, why);
+    store_clean_hold(b->store, 0); /* the first turn knows better */
     size_t used = strlen(b->note);
     if (!err && t->note[0])
         (void)snprintf(b->note + used, sizeof b->note - used, "%s%s", used ? "; " : "", t->note);

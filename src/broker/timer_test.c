@@ -308,6 +308,40 @@ static void the_window_is_shorter_than_the_retention(void **state)
     assert_true(rig->broker->timer->window_ms >= 2000);
 }
 
+static uint64_t clean(struct rig *rig)
+{
+    struct store_cleaned cleaned;
+    timer_forward(rig, 11000);
+    store_clean_turn(rig->store, &cleaned);
+    return cleaned.log_first;
+}
+
+/* A broker that was down for longer than messages are kept: those that wait are delivered first. */
+static void retention_waits_for_what_is_late(void **state)
+{
+    struct rig *rig = *state;
+    rig->reserved_ms = rig->options.reserved_ms = 3600000;
+    rig_again(rig);
+    timer_send(rig, "T", 1800000, "x");
+    timer_turn(rig);
+    static char big[1 << 20];
+    memset(big, 'b', sizeof big - 1);
+    for (int i = 0; i < 10; i++) /* a log file has 8 MiB */
+        rig_send(rig, "Big", "A", big);
+    rig_stop(rig);
+    timer_forward(rig, 3 * 3600000);
+    struct fault why = {0};
+    assert_int_equal(rig_start(rig, &why), OK);
+    rig_send(rig, "Big", "A", "now");
+    assert_int_equal(store_flush_all(rig->store, NULL), OK);
+    assert_int_equal(clean(rig), 0);
+    timer_turn(rig);
+    timer_turn(rig);
+    assert_int_equal(later_count(rig, "T", 0), 1);
+    assert_int_equal(store_flush_all(rig->store, NULL), OK);
+    assert_true(clean(rig) > 0);
+}
+
 /* ---- clocks ---- */
 
 static void a_clock_that_goes_back_makes_nothing_early_and_nothing_twice(void **state)
@@ -581,6 +615,7 @@ int main(void)
         rig_test(it_is_no_way_to_other_services),
         rig_test(a_long_delay_rolls),
         rig_test(the_window_is_shorter_than_the_retention),
+        rig_test(retention_waits_for_what_is_late),
         rig_test(a_clock_that_goes_back_makes_nothing_early_and_nothing_twice),
         rig_test(a_clock_that_jumps_ahead_delivers_all_that_is_due),
         rig_test(a_recalled_message_never_comes),
