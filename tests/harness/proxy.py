@@ -2,7 +2,7 @@
 
 `Relay(listen, target)` accepts on one address, connects each connection to the other and copies frames both ways
 unchanged. It appends a `Passed` for each to `frames`, in the order of arrival. Those for which `lose(passed)` is true go
-no further. It runs in daemon threads of the test program and ends with `close()`. Close it before the server behind it is
+no further; `cut(number)` ends a connection. It runs in daemon threads of the test program and ends with `close()`. Close it before the server behind it is
 killed: a Java client that is accepted and then dropped dials again at once, without end.
 """
 
@@ -34,7 +34,7 @@ class Relay:
         self.name, self.target = name, remoting.split_address(target)
         self.frames = [] if frames is None else frames
         self.lose = lambda passed: False
-        self.sockets, self.numbers = [], itertools.count(1)
+        self.sockets, self.numbers, self.pairs = [], itertools.count(1), {}
         self.listener = socket.create_server(remoting.split_address(listen))
         self.address = "%s:%d" % self.listener.getsockname()[:2]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -53,6 +53,7 @@ class Relay:
             outer.settimeout(None)
             self.sockets += [inner, outer]
             number = next(self.numbers)
+            self.pairs[number] = (inner, outer)
             for source, sink, to_server in ((inner, outer, True), (outer, inner, False)):
                 threading.Thread(target=self._copy, args=(number, source, sink, to_server), daemon=True).start()
 
@@ -68,7 +69,11 @@ class Relay:
                         sink.sendall(whole)
         except OSError:
             pass
-        for end in (source, sink):
+        self.cut(number)
+
+    def cut(self, number):
+        """End one connection, on both sides."""
+        for end in self.pairs[number]:
             try:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:

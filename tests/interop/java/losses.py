@@ -5,17 +5,21 @@ port. The relay counts frames and loses those that a scenario picks. These scena
 """
 
 import contextlib
+import threading
 
 from harness import apache, process, proxy, remoting, tap
 from harness.daemon import Daemon
 
-from .scenario import scenario
+from .scenario import NEW, scenario
 from .stage import APACHE_SETTINGS, BROKER_SETTINGS, Broker
 
 
+SENT, PRODUCERS, CUT_ONE_IN = 10000, 20, 4
+
+
 @contextlib.contextmanager
-def behind_relay(play):
-    """A broker with a topic of one queue, and the relay before it."""
+def behind_relay(play, queues=1, **settings):
+    """A broker with a topic of so many queues, and the relay before it."""
     play.stage.need_own("a broker behind a relay is needed")
     port = apache.Broker.free_port()
     inner, outer = "127.0.0.2", "127.0.0.1:%d" % port
@@ -24,13 +28,13 @@ def behind_relay(play):
     else:
         server = Daemon(roles="broker", name="broker-r", settings={
             "listenPort": port, "bindAddress": inner, "brokerIP1": "127.0.0.1", "brokerName": "broker-r",
-            "namesrvAddr": play.stage.names, **BROKER_SETTINGS})
+            "namesrvAddr": play.stage.names, **BROKER_SETTINGS, **settings})
     tap.watch(server)
     with proxy.Relay("broker-r", outer, "%s:%d" % (inner, port)) as relay:
         broker = Broker("broker-r", outer, server)
         play.stage.brokers.append(broker)
         try:
-            yield relay, play.topic(queues=1, brokers=[broker])
+            yield relay, play.topic(queues=queues, brokers=[broker])
         finally:
             play.stage.brokers.remove(broker)
             relay.close()
@@ -86,3 +90,54 @@ def lost_frames(play):
         second.wait_all(range(11))
         tap.equal({each["id"] for each in second.received()}, {each["id"] for each in first.received()}, "ids")
         second.stop()
+
+
+class FirstAnswersCut:
+    """Cuts the connection instead of letting the answer to the first try of a message pass, for one message in CUT_ONE_IN."""
+
+    def __init__(self, relay):
+        self.relay, self.lock = relay, threading.Lock()
+        self.tries, self.cut, self.told = {}, {}, 0
+
+    def __call__(self, passed):
+        command, place = passed.command, (passed.connection, passed.command.opaque)
+        with self.lock:
+            if passed.to_server and command.code == remoting.SEND_MESSAGE_V2:
+                properties = remoting.properties(command.ext["i"])
+                key = properties["UNIQ_KEY"]
+                self.tries[key] = self.tries.get(key, 0) + 1
+                if self.tries[key] == 1 and int(properties["number"]) % CUT_ONE_IN == 0:
+                    self.cut[place] = key
+            elif not passed.to_server and command.is_response:
+                self.told += command.ext.get("DUPLICATES") == "1"
+        lost = not passed.to_server and place in self.cut
+        if lost:
+            self.relay.cut(passed.connection)
+        return lost
+
+
+@scenario("DS-6", "with producer dedup 10,000 messages are stored once each, though many first answers are cut off on the way",
+          versions=(NEW,), alone=True)
+def first_answers_cut(play):
+    if play.stage.kind == "apache":
+        tap.skip("Apache RocketMQ has no producer dedup")
+    with behind_relay(play, 4, dedupKey="UNIQ_KEY") as (relay, topic):
+        relay.lose = cutter = FirstAnswersCut(relay)
+        share = SENT // PRODUCERS  # each has a connection of its own; one that Java's client forgets to fail costs its limit
+        sends = [play.puppet.start("send", topic=topic, count=share, first=number * share, retries=5, limit=3000, patience=60,
+                                   producer=play.unique("retrying")) for number in range(PRODUCERS)]
+        results = [each for future in sends for each in future.result(90)]
+        tap.equal([each for each in results if "error" in each][:2], [], "sends that failed")
+        again = sum(number - 1 for number in cutter.tries.values())
+        tap.note("%d connections cut, %d messages tried again, %d answers tell of it" % (len(cutter.cut), again, cutter.told))
+        tap.equal((len(cutter.tries), len(cutter.cut)), (SENT, SENT // CUT_ONE_IN), "messages, first answers cut")
+        tap.check(again >= cutter.told >= SENT // CUT_ONE_IN, "fewer duplicates than first answers that were cut")
+        tap.equal(play.stored(topic), SENT, "messages stored")
+        relay.lose = lambda passed: False
+        listener = play.listen(topic, play.group())
+        listener.wait_all(range(SENT))
+        received = listener.received()
+        tap.equal((len(received), len({each["id"] for each in received})), (SENT, SENT), "messages received, distinct ids")
+        places = {each["id"]: (each["queue"], each["offset"]) for each in results}
+        tap.equal(len(set(places.values())), SENT, "places that the producer was told")
+        listener.stop()

@@ -34,6 +34,8 @@ final class Senders {
                 producer = new DefaultMQProducer("group_of_" + name, null, command.yes("trace"), null);
                 settings.apply(producer, name);
                 producer.setSendMsgTimeout(command.number("limit", 15000));
+                producer.setRetryTimesWhenSendFailed(command.number("retries", 2));
+                producer.setRetryTimesWhenSendAsyncFailed(command.number("retries", 2));
                 producer.setMaxMessageSize(command.number("max", producer.getMaxMessageSize()));
                 producer.start();
                 producers.put(name, producer);
