@@ -8,7 +8,7 @@
 #include "broker/crash_test.h"
 #include "broker/txn_test.h"
 
-#define SEEDS 16
+#define SEEDS 12
 #define LIVES 6
 #define MOST  160
 
@@ -231,7 +231,7 @@ static void a_torn_tail_makes_nothing_twice(void **state)
     struct rig *rig = *state;
     static char filler[512];
     memset(filler, 'f', sizeof filler - 1);
-    for (int cut = 1; cut < 512; cut += 10) {
+    for (int cut = 1; cut < 512; cut += 20) {
         struct vfs_fault *fault = fault_under(rig, 1);
         struct session p;
         txn_joins(rig, &p, "p@1", "PG");
@@ -239,7 +239,7 @@ static void a_torn_tail_makes_nothing_twice(void **state)
         struct txn_end one = txn_half(rig, "K1"), two = txn_half(rig, "K2");
         assert_int_equal(store_flush_all(rig->store, NULL), OK);
         uint64_t whole = store_flushed(rig->store);
-        bool asks = cut / 10 % 2;
+        bool asks = cut / 20 % 2;
         if (asks) {
             assert_int_equal(txn_pass(rig, 30000), 2);
         } else {
@@ -284,11 +284,120 @@ static void a_torn_tail_makes_nothing_twice(void **state)
     }
 }
 
+/* ---- threads ---- */
+
+#define THREADS      3
+#define PER_THREAD   400
+#define ENDS_AT_ONCE 8
+
+struct dealer {
+    struct rig *rig;
+    pthread_t thread;
+    int number;
+    atomic_bool *failed;
+};
+
+static bool hear_nothing(struct counted *session, const struct txn_check *check)
+{
+    return true;
+}
+
+/* Each row of halves is ended by the places that their sends were answered with, until each is
+ * taken; meanwhile all of them are asked for again and again. */
+static void *deal_many(void *arg)
+{
+    struct dealer *me = arg;
+    struct broker *b = me->rig->broker;
+    struct desk *desk;
+    if (desk_open(b, &desk)) {
+        atomic_store(me->failed, true);
+        return NULL;
+    }
+    for (int i = 0; i < PER_THREAD; i += ENDS_AT_ONCE) {
+        struct produce halves[ENDS_AT_ONCE];
+        struct txn_end ends[ENDS_AT_ONCE];
+        char keys[ENDS_AT_ONCE][16], props[ENDS_AT_ONCE][64];
+        uint64_t upto;
+        for (int k = 0; k < ENDS_AT_ONCE; k++) {
+            snprintf(keys[k], sizeof keys[k], "K%d-%d", me->number, i + k);
+            snprintf(props[k], sizeof props[k], "TRAN_MSG\1true\2PGROUP\1PG\2UNIQ_KEY\1%s\2",
+                     keys[k]);
+            halves[k] = rig_message("T", keys[k]);
+            halves[k].props = bytes_str(props[k]);
+            halves[k].queue_id = 1;
+        }
+        broker_produce(b, desk, halves, ENDS_AT_ONCE, &upto);
+        broker_dispatch_turn(b);
+        for (int k = 0; k < ENDS_AT_ONCE; k++)
+            ends[k] = (struct txn_end){.group = BYTES("PG"),
+                                       .position = desk_stored(desk)[halves[k].first].position,
+                                       .offset = halves[k].queue_offset,
+                                       .commits = (i + k) % 3 != 0};
+        for (int left = ENDS_AT_ONCE; left > 0;) {
+            broker_txn_end(b, desk, ends, (size_t)left, &upto);
+            int kept = 0;
+            for (int k = 0; k < left; k++) {
+                if (ends[k].err == ERR_BUSY)
+                    ends[kept++] = ends[k];
+                else if (ends[k].err)
+                    atomic_store(me->failed, true);
+            }
+            left = kept;
+        }
+        broker_dispatch_turn(b);
+    }
+    desk_close(desk);
+    return NULL;
+}
+
+/* Run it in a build with -Db_sanitize=thread, too. */
+static void threads_that_send_end_and_ask_end_each_once(void **state)
+{
+    struct rig *rig = *state;
+    struct session p;
+    rig->out.txn_check = hear_nothing;
+    rig->options.txn_interval_ms = 0;
+    rig->options.txn_timeout_ms = -1; /* due at once */
+    rig->options.txn_check_max = INT32_MAX;
+    rig->options.max_halves = THREADS * ENDS_AT_ONCE;
+    rig_again(rig);
+    txn_joins(rig, &p, "p@1", "PG");
+    rig_topic_put(rig, "T", 4, PERM_READ | PERM_WRITE);
+    atomic_bool failed = false;
+    struct dealer dealers[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        dealers[i] = (struct dealer){.rig = rig, .number = i, .failed = &failed};
+        assert_int_equal(pthread_create(&dealers[i].thread, NULL, deal_many, &dealers[i]), 0);
+    }
+    for (struct broker_numbers n = {0};
+         n.txn_committed + n.txn_rolled_back < THREADS * PER_THREAD;) {
+        struct service_turn turn;
+        broker_txn_turn(rig->broker, &turn);
+        assert_int_equal(turn.err, OK);
+        (void)store_flush_turn(rig->store);
+        n = txn_counts(rig);
+        if (atomic_load(&failed))
+            break;
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(dealers[i].thread, NULL), 0);
+    assert_false(failed);
+    struct broker_numbers n = txn_counts(rig);
+    assert_int_equal(n.txn_open, 0);
+    assert_int_equal(later_count(rig, "T", 1), n.txn_committed);
+    assert_int_equal(n.txn_committed, THREADS * (PER_THREAD - (PER_THREAD + 2) / 3));
+    broker_session_gone(rig->broker, &p.counted);
+    rig_again(rig);
+    assert_int_equal(txn_counts(rig).txn_open, 0);
+    assert_int_equal(later_count(rig, "T", 1), n.txn_committed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         txn_case(committed_is_once_rolled_back_is_never_open_is_asked_for),
         txn_case(a_torn_tail_makes_nothing_twice),
+        txn_case(threads_that_send_end_and_ask_end_each_once),
     };
     return cmocka_run_group_tests_name("broker/txn_crash", tests, NULL, NULL);
 }
