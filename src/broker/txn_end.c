@@ -349,6 +349,46 @@ static void resume_settle(struct broker *b, const struct record *record, struct 
     half_add(t, half);
 }
 
+/* One more copy, with no questions counted, and an op record for the one before if there is one. */
+static enum err resume_store(struct broker *b, struct desk *desk, const struct record *record,
+                             int64_t old, uint64_t *end, struct fault *why)
+{
+    uint8_t text[OP_TEXT];
+    struct wr ops = wr_over(text, sizeof text);
+    enum err err = half_draft(b, record, HALF_TOPIC, 0, &desk->w, &desk->drafts[desk->n++], why);
+    if (!err && old >= 0) {
+        ops_add(&ops, old);
+        op_draft(b, wr_bytes(&ops), &desk->drafts[desk->n++]);
+    }
+    if (!err && !desk->drafts[desk->n - 1].queue)
+        err = ERR_NO_MEMORY;
+    return err ? err : store_append(b->store, desk->drafts, desk->n, desk->stored, end);
+}
+
+static enum err resume_run(struct broker *b, struct desk *desk, const struct record *record,
+                           uint64_t *end, struct fault *why)
+{
+    struct half *half = NULL;
+    int64_t old = -1;
+    uint64_t upto = 0;
+    if (half_committed(b, record))
+        return fault_set(why, ERR_INVALID, "this transaction was committed before");
+    if (!desk_clear(desk, 2, record->props.len + TXN_COPY_TEXT))
+        return ERR_NO_MEMORY;
+    room_enter(&b->room);
+    enum err err = resume_take(b, record, &half, &old, why);
+    room_leave(&b->room);
+    if (err)
+        return err;
+    err = resume_store(b, desk, record, old, &upto, why);
+    room_enter(&b->room);
+    resume_settle(b, record, half, old, desk, err ? 0 : upto);
+    room_leave(&b->room);
+    if (!err)
+        *end = upto;
+    return err;
+}
+
 enum err broker_txn_resume(struct broker *b, struct desk *desk, int64_t position, uint64_t *end,
                            struct fault *why)
 {
@@ -357,35 +397,7 @@ enum err broker_txn_resume(struct broker *b, struct desk *desk, int64_t position
     enum err err = resume_read(b, position, &slice, &record, why);
     if (err)
         return err;
-    struct half *half = NULL;
-    int64_t old = -1;
-    uint64_t upto = 0;
-    if (half_committed(b, &record))
-        err = fault_set(why, ERR_INVALID, "this transaction was committed before");
-    if (!err && !desk_clear(desk, 2, record.props.len + TXN_COPY_TEXT))
-        err = ERR_NO_MEMORY;
-    if (!err) {
-        room_enter(&b->room);
-        err = resume_take(b, &record, &half, &old, why);
-        room_leave(&b->room);
-    }
-    if (!err) {
-        uint8_t text[OP_TEXT];
-        struct wr ops = wr_over(text, sizeof text);
-        err = half_draft(b, &record, HALF_TOPIC, 0, &desk->w, &desk->drafts[0], why);
-        desk->n = 1;
-        if (old >= 0) {
-            ops_add(&ops, old);
-            op_draft(b, wr_bytes(&ops), &desk->drafts[desk->n++]);
-        }
-        if (!err)
-            err = store_append(b->store, desk->drafts, desk->n, desk->stored, &upto);
-        room_enter(&b->room);
-        resume_settle(b, &record, half, old, desk, err ? 0 : upto);
-        room_leave(&b->room);
-    }
+    err = resume_run(b, desk, &record, end, why);
     counted_drop(slice.owner);
-    if (!err)
-        *end = upto;
     return err;
 }
