@@ -91,13 +91,14 @@ struct broker_options {
     _Atomic int32_t txn_check_max;   /* 15 */
     _Atomic int64_t reserved_ms;     /* fileReservedTime: nothing stays open for longer */
     uint32_t max_halves;             /* open at once */
-    uint32_t max_pop_marks;          /* check-points of POP in flight */
-    uint32_t max_pop_waiting;        /* pops of one group that wait for one topic: popPollingSize */
-    bool server_balance;             /* queues are divided here; else each member gets all */
-    bool default_pops;         /* defaultMessageRequestMode: groups pop unless told otherwise … */
-    int32_t default_share;     /* … each queue shared so: defaultPopShareQueueNum */
-    unsigned pop_retry_chance; /* percent: popFromRetryProbability */
-    int64_t max_invisible_ms;  /* 3 days, as far as Apache's timers go */
+    _Atomic uint32_t max_pop_marks;  /* check-points of POP in flight */
+    _Atomic uint32_t
+        max_pop_waiting;        /* pops of one group that wait for one topic: popPollingSize */
+    atomic_bool server_balance; /* queues are divided here; else each member gets all */
+    atomic_bool default_pops; /* defaultMessageRequestMode: groups pop unless told otherwise … */
+    _Atomic int32_t default_share; /* … each queue shared so: defaultPopShareQueueNum */
+    atomic_uint pop_retry_chance;  /* percent: popFromRetryProbability */
+    int64_t max_invisible_ms;      /* 3 days, as far as Apache's timers go */
     /* By what messages are recognised that were stored before, where a topic does not say itself:
      * "UNIQ_KEY", or the name of a property; empty or NULL: not at all. */
     const char *dedup_key;

@@ -84,6 +84,12 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     set->txn_timeout_ms = now->txn_timeout_ms;
     set->txn_interval_ms = now->txn_interval_ms;
     set->txn_check_max = now->txn_check_max;
+    set->max_pop_marks = now->max_pop_marks;
+    set->max_pop_waiting = now->max_pop_waiting;
+    set->server_balance = now->server_balance;
+    set->default_pops = now->default_pops;
+    set->default_share = now->default_share;
+    set->pop_retry_chance = now->pop_retry_chance;
     /* The template of automatic topics, or the one for traces, may be missing until now. Without
      * memory they still are. */
     size_t topics = b->topics.n;

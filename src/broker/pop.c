@@ -193,7 +193,7 @@ static void queue_take(struct walk *w, struct topic *topic, int32_t queue_id, bo
     if (q->saved < 0)
         q->saved = q->settles = start;
     w->desk->counting[out->n_parts] =
-        counting_begin(b, topic, queue_id, queue, progress_find(b, pop->group, topic->set.name));
+        counting_begin(b, topic, queue_id, queue, progress_need(b, pop->group, topic->set.name));
     out->parts[out->n_parts++] =
         (struct pop_part){.queue_id = queue_id, .retry = retry, .start = start};
     if (!w->filtered || retry)

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define PAIRS_MAX 96
+#define PAIRS_MAX 128
 #define TEXT_MAX  64
 #define NAME_LONG 32
 
@@ -96,6 +96,16 @@ static void add_services(struct table *t, const struct broker_numbers *now)
     add(t, "transactionsRolledBack", "%" PRIu64, now->txn_rolled_back);
     add(t, "transactionChecks", "%" PRIu64, now->txn_checks);
     add(t, "transactionsGivenUp", "%" PRIu64, now->txn_given_up);
+    add(t, "popInFlight", "%" PRIu64, now->pop_in_flight);
+    add(t, "popTotal", "%" PRIu64, now->popped);
+    add(t, "popAcked", "%" PRIu64, now->pop_acked);
+    add(t, "popRevived", "%" PRIu64, now->pop_revived);
+    add(t, "popDead", "%" PRIu64, now->pop_dead);
+    add(t, "popLate", "%" PRIu64, now->pop_late);
+    add(t, "duplicatesRefused", "%" PRIu64, now->duplicates);
+    add(t, "dedupKeys", "%" PRIu64, now->keys);
+    add(t, "dedupBytes", "%" PRIu64, now->keys_bytes);
+    add(t, "dedupDisplaced", "%" PRIu64, now->keys_displaced);
 }
 
 void runtime_info(struct door *door, struct request *rq)
