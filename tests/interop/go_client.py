@@ -7,6 +7,7 @@ here. stage.py says where it is played: ENDPOINT=apache takes Apache's servers, 
 ENDPOINT=host:port a name server that is already there.
 """
 
+import os
 import pathlib
 import sys
 
@@ -234,6 +235,25 @@ def _():
     tap.equal(reply["body"], "re: ping", "body of the reply")
     other.end()
     tap.unwatch(other)
+
+
+@tap.test("Go: a producer with its trace on writes down what it sent, into a topic that an operator has just allowed")
+def _():
+    p, name = own(), unique("tracer")
+    with remoting.Client(p.stage.broker_address()) as client:
+        changed = client.request(25, body=b"traceTopicEnable=true\n")  # UPDATE_BROKER_CONFIG
+    tap.equal(changed.code, remoting.SUCCESS, "allowing the topic of traces (%s)" % changed.remark)
+    if os.environ.get("ENDPOINT") == "apache":  # it looks at that only when it starts
+        p.stage.send("RMQ_SYS_TRACE_TOPIC", b"")
+    process.wait_until(lambda: p.stage.route("RMQ_SYS_TRACE_TOPIC"), 30, "the topic of traces in a route")
+    p.main.call("producer", name=name, group=unique("tracers"), trace=True)
+    sent, = p.send(puppet.message(p.topic("Traced"), "traced"), producer=name)
+
+    def traced():
+        return [each for each in p.stage.records("RMQ_SYS_TRACE_TOPIC") if sent["id"].encode() in each.body]
+    trace, = process.wait_until(traced, 30, "the trace of %s" % sent["id"], pause=0.5)
+    tap.check(trace.body.startswith(b"Pub\1"), "a trace of %r" % trace.body)
+    p.stop(name)
 
 
 @tap.test("Go: the admin client makes a topic, lists it and deletes it")

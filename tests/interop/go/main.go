@@ -30,6 +30,7 @@ type command struct {
 	Mode     string    `json:"mode"`
 	Selector string    `json:"selector"`
 	Retries  *int      `json:"retries"`
+	Trace    bool      `json:"trace"`
 	Messages []message `json:"messages"`
 	First    int       `json:"first"`
 	Count    int       `json:"count"`

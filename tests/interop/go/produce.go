@@ -63,6 +63,10 @@ func startProducer(c *command) (interface{}, error) {
 	if c.Retries != nil {
 		options = append(options, producer.WithRetry(*c.Retries))
 	}
+	if c.Trace {
+		options = append(options, producer.WithTrace(&primitive.TraceConfig{
+			Access: primitive.Local, Resolver: primitive.NewPassthroughResolver([]string{c.Names})}))
+	}
 	if c.Selector == "hash" {
 		options = append(options, producer.WithQueueSelector(producer.NewHashQueueSelector()))
 	}
