@@ -35,6 +35,8 @@ struct house {
     struct clock_virtual virtual_clock;
     struct post jumped; /* the clock was put forward: the main loop's turns run at once */
     atomic_bool jumped_posted;
+    struct post saving; /* without a keeper the main loop saves what an operator has changed */
+    atomic_bool saving_posted;
     struct io_limits limits;
 
     struct loop *main_loop;

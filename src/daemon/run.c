@@ -72,20 +72,24 @@ static void save_tables(struct house *h, struct log_limit *trouble)
                     LOG_QUOTE(bytes_str(why.text)));
 }
 
+/* Main loop. A name server alone has no keeper, and only its settings to save. */
+static void save_settings(struct post *post)
+{
+    struct house *h = list_entry(post, struct house, saving);
+    atomic_store(&h->saving_posted, false);
+    save_tables(h, &h->warnings);
+}
+
 void house_await_saved(void *user, struct saved_wait *wait)
 {
     struct house *h = user;
-    if (!h->broker) { /* a name server alone has no keeper, and only its settings to save */
-        struct fault why = {0};
-        enum err err = config_save(&h->config, &why);
-        wait->done(wait, err, &why);
-        return;
-    }
     room_enter(&h->stairs);
     list_add_tail(&h->saves, &wait->link);
     h->save_now = true;
     room_tell(&h->stairs);
     room_leave(&h->stairs);
+    if (!h->broker && !atomic_exchange(&h->saving_posted, true))
+        loop_post(h->main_loop, &h->saving);
 }
 
 /* What the keeper has told the operator, so that it is told once. */
@@ -504,11 +508,14 @@ static void stop_threads(struct house *h)
     }
     if (h->keeper_runs)
         (void)pthread_join(h->keeper_thread, NULL);
+    else
+        save_tables(h, &h->warnings); /* as a keeper does in the end */
 }
 
 enum err house_run(struct house *h, struct fault *why)
 {
     h->jumped.run = clock_jumped;
+    h->saving.run = save_settings;
     enum err err = open_timers(h);
     if (err)
         return fault_set(why, err, "starting timers: %s", err_text(err));
