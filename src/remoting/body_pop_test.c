@@ -57,8 +57,8 @@ static void many_are_acknowledged_by_bits(void **state)
         "{\"acks\":[{}]}",
         "{\"acks\":[{\"c\":\"g\",\"t\":\"T\",\"q\":0,\"rq\":0,\"b\":\"?\"}]}",
         "{\"acks\":[{\"c\":\"g\",\"t\":\"T\",\"q\":99999999999,\"rq\":0,\"b\":\"\"}]}",
-        "{\"acks\":[{\"c\":\"g\",\"t\":\"T\",\"q\":0,\"rq\":0,\"so\":9223372036854775807,\"b\":"
-        "\"Ag\"}]}",
+        ("{\"acks\":[{\"c\":\"g\",\"t\":\"T\",\"q\":0,\"rq\":0,\"so\":9223372036854775807,\"b\":"
+         "\"Ag\"}]}"),
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(batch_acks_read(bytes_str(bad[i]), &arena, &acks, &n), ERR_MALFORMED);
