@@ -18,7 +18,6 @@
 
 #include <stdlib.h>
 
-#define STONE        SEGMENT_ZEROS_MAX
 #define WINDOW_LEAST (256u << 10)
 #define WINDOW_KEEP  (512u << 10) /* with more in it, it begins anew */
 #define WINDOW_MORE  (64u << 10)  /* on top of the biggest unit: its blank, and some company */
@@ -74,6 +73,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         .now_ms =
             now_ms > tail->last_ms ? now_ms : tail->last_ms, /* search by time needs it to rise */
     };
+    bool ring = false;
     err = place_all(&p, drafts, n, out);
     if (err) {
         take_back(drafts, n, out);
@@ -83,9 +83,11 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         tail->paved = 0;
     } else if (p.at > start) {
         tail->last_ms = p.now_ms;
-        positions_written(store, p.at, n);
+        ring = positions_written(store, p.at, n);
     }
     room_leave(&tail->room);
+    if (ring)
+        flush_ring(store);
     if (!err)
         *end = p.at;
     return err;

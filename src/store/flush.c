@@ -74,52 +74,91 @@ static bool flush_due(struct store *store, uint64_t upto, uint64_t now_ns)
            upto / PAGE - flushed / PAGE >= o->flush_least_pages;
 }
 
-/* After a synchronous flush that began at `began_ns`, before anybody is told of it. */
+/* ---- the bell ---- */
+
+/* Rings until the flusher has heard it. */
+void flush_ring(struct store *store)
+{
+    struct bell *bell = &store->flusher.bell;
+    room_enter(&bell->room);
+    bell->rung = true;
+    room_tell(&bell->room);
+    room_leave(&bell->room);
+}
+
+static void bell_silence(struct bell *bell)
+{
+    room_enter(&bell->room);
+    bell->rung = false;
+    room_leave(&bell->room);
+}
+
+static void bell_wait(struct bell *bell, uint64_t timeout_ns)
+{
+    room_enter(&bell->room);
+    if (!bell->rung)
+        room_wait_ns(&bell->room, timeout_ns);
+    bell->rung = false;
+    room_leave(&bell->room);
+}
+
+bool flush_ask(struct tail *tail)
+{
+    room_held(&tail->room);
+    bool ring = !tail->rung && tail->records >= tail->wake_at;
+    tail->flush_asked = true;
+    tail->rung = tail->rung || ring;
+    return ring;
+}
+
+/* ---- gathering ---- */
+
+/* After a synchronous flush that began at `began_ns`, before anybody is told of it. What has come
+ * meanwhile does not end the wait: only the last of those that are waited for rings. */
 static void gather_plan(struct store *store, uint64_t records, uint64_t began_ns)
 {
-    struct gathering *g = &store->tail.gathering;
+    struct tail *tail = &store->tail;
+    struct gathering *g = &tail->gathering;
     uint64_t now_ns = clock_ns(store->options.clock);
     uint64_t patience_ns = now_ns > began_ns ? (now_ns - began_ns) / GATHER_PART : 0;
-    room_enter(&store->tail.room);
+    room_enter(&tail->room);
     if (++g->tries >= GATHER_TRIES)
         g->tries = g->alone = 0;
     if (patience_ns > g->most_ns)
         patience_ns = g->most_ns;
     patience_ns >>= g->alone;
-    g->until_ns = patience_ns ? now_ns + patience_ns : 0;
     g->expected = records - g->flushed;
-    g->target = store->tail.records + g->expected;
     g->flushed = records;
-    room_leave(&store->tail.room);
+    bool waits = patience_ns > 0 && g->expected > 0;
+    g->until_ns = waits ? now_ns + patience_ns : 0;
+    tail->wake_at = waits ? tail->records + g->expected : 0;
+    if (waits) {
+        tail->rung = false;
+        bell_silence(&store->flusher.bell);
+    }
+    room_leave(&tail->room);
 }
 
-/* Room: tail. Waits as planned, which is over then. */
-static void gather_wait(struct store *store)
+/* Waits as planned, without a key: those who are waited for need it. True: somebody wants a flush.
+ */
+static bool gather_wait(struct store *store)
 {
     struct tail *tail = &store->tail;
     struct gathering *g = &tail->gathering;
-    if (g->until_ns == 0)
-        return;
     uint64_t now_ns = clock_ns(store->options.clock);
-    if (g->until_ns > now_ns && tail->records < g->target) {
-        tail->wake_at = g->target;
-        room_wait_ns(&tail->room, g->until_ns - now_ns);
-        tail->wake_at = 0;
-    }
-    uint64_t missing = tail->records < g->target ? g->target - tail->records : 0;
+    if (g->until_ns > now_ns)
+        bell_wait(&store->flusher.bell, g->until_ns - now_ns);
+    room_enter(&tail->room);
+    uint64_t missing = tail->records < tail->wake_at ? tail->wake_at - tail->records : 0;
     if (missing <= g->expected / 2)
         g->alone = 0;
     else if (g->alone < GATHER_ALONE_MAX)
         g->alone++;
+    tail->wake_at = 0;
+    bool asked = tail->flush_asked;
+    room_leave(&tail->room);
     g->until_ns = 0;
-}
-
-void flush_ask(struct tail *tail)
-{
-    room_held(&tail->room);
-    tail->flush_asked = true;
-    if (tail->records >= tail->wake_at)
-        room_tell(&tail->room);
+    return asked;
 }
 
 int store_flush_turn(struct store *store)
@@ -133,7 +172,7 @@ int store_flush_turn(struct store *store)
     uint64_t upto = position_get(&store->positions.written);
     int64_t upto_ms = store->tail.last_ms;
     uint64_t records = store->tail.records;
-    store->tail.flush_asked = false;
+    store->tail.flush_asked = store->tail.rung = false;
     room_leave(&store->tail.room);
 
     uint64_t now_ns = clock_ns(o->clock);
@@ -163,20 +202,16 @@ int store_flush_turn(struct store *store)
 
 void store_flush_wait(struct store *store, int timeout_ms)
 {
-    room_enter(&store->tail.room);
-    gather_wait(store);
-    if (!store->tail.flush_asked)
-        room_wait(&store->tail.room, timeout_ms);
-    room_leave(&store->tail.room);
+    if (!store->tail.gathering.until_ns || !gather_wait(store))
+        bell_wait(&store->flusher.bell, (uint64_t)timeout_ms * 1000000);
 }
 
 void store_flush_wake(struct store *store)
 {
     room_enter(&store->tail.room);
-    store->tail.wake_at = 0;
-    store->tail.gathering.until_ns = 0;
-    flush_ask(&store->tail);
+    store->tail.flush_asked = true;
     room_leave(&store->tail.room);
+    flush_ring(store);
 }
 
 enum err store_flush_all(struct store *store, struct fault *why)

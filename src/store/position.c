@@ -31,24 +31,24 @@ uint64_t store_flushed(struct store *store)
     return position_get(&store->positions.flushed);
 }
 
-void positions_written(struct store *store, uint64_t end, size_t records)
+bool positions_written(struct store *store, uint64_t end, size_t records)
 {
     struct tail *tail = &store->tail;
     room_held(&tail->room);
     position_raise(&store->positions.written, end);
     if (!store->options.sync_flush) {
         position_raise(&store->positions.confirmed, end);
-    } else {
-        tail->records += records;
-        flush_ask(tail);
+        return false;
     }
+    tail->records += records;
+    return flush_ask(tail);
 }
 
 bool store_await(struct store *store, struct store_wait *wait)
 {
     struct tail *tail = &store->tail;
     room_enter(&tail->room);
-    bool passed = store_confirmed(store) >= wait->position;
+    bool passed = store_confirmed(store) >= wait->position, ring = false;
     if (!passed) {
         struct link *after = tail->waits.head.prev; /* nearly always the last one */
         while (after != &tail->waits.head &&
@@ -57,9 +57,11 @@ bool store_await(struct store *store, struct store_wait *wait)
         wait->link = (struct link){after, after->next};
         after->next->prev = &wait->link;
         after->next = &wait->link;
-        flush_ask(tail);
+        ring = flush_ask(tail);
     }
     room_leave(&tail->room);
+    if (ring)
+        flush_ring(store);
     return passed;
 }
 

@@ -296,7 +296,7 @@ static struct iovec part_of(const uint8_t *at, size_t len)
 enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes, size_t zeros,
                        struct fault *why)
 {
-    static const uint8_t nothing[SEGMENT_ZEROS_MAX];
+    static const uint8_t nothing[STONE];
     invariant(position >= seg->base);
     invariant(position - seg->base <= seg->size);
     invariant(bytes.len <= seg->size - (position - seg->base));

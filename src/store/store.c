@@ -50,6 +50,7 @@ static struct store *store_new(const struct store_options *options)
     room_init(&store->tail.room, "tail", ROOM_TAIL);
     list_init(&store->tail.waits);
     store->tail.gathering.most_ns = GATHER_MOST_NS;
+    room_init(&store->flusher.bell.room, "bell", ROOM_LEAF);
     room_init(&store->derived.room, "derived", ROOM_DERIVED);
     list_init(&store->derived.dirty);
     list_init(&store->derived.shelves);
@@ -111,6 +112,7 @@ void store_abandon(struct store *store)
     map_clear(&store->queues);
     room_clear(&store->tail.room);
     room_clear(&store->derived.room);
+    room_clear(&store->flusher.bell.room);
     if (store->lock)
         store->vfs->calls->close(store->lock);
     free(store->tail.window.at);

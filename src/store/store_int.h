@@ -78,7 +78,7 @@ must_check enum err segment_make_ahead(struct cache *c, const struct fileset *se
 must_check enum err segment_adopt(struct cache *c, struct fileset *set, uint64_t base,
                                   struct segment **out, struct fault *why);
 must_check enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why);
-#define SEGMENT_ZEROS_MAX (64u << 10)
+#define STONE (64u << 10) /* the log is paved with them: see commitlog.c */
 /* Writes some bytes, and zeros behind them. */
 must_check enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes,
                                   size_t zeros, struct fault *why);
@@ -246,11 +246,10 @@ static inline bool window_has(const struct window *w, uint64_t position)
 
 #define GATHER_MOST_NS UINT64_C(20000000)
 
-/* The flusher waits for those that it has just told: see flush.c. */
+/* The flusher waits for those that it has just told: see flush.c. It alone uses it. */
 struct gathering {
-    uint64_t until_ns; /* 0: it does not */
-    uint64_t target;   /* until tail.records is that: so many more, if all come */
-    uint64_t expected;
+    uint64_t until_ns;     /* 0: it does not */
+    uint64_t expected;     /* so many, if all come */
     uint64_t flushed;      /* what tail.records was for the last flush */
     unsigned alone, tries; /* how often in a row few of them came; of so many times */
     uint64_t most_ns;      /* no wait is longer, whatever the clock says a sync took */
@@ -269,6 +268,7 @@ struct tail {
 
     struct list waits; /* struct store_wait, by rising position */
     bool flush_asked;  /* somebody wants the flusher before its time */
+    bool rung;         /* and has told it, since it looked */
     uint64_t records;  /* that were appended since the start */
     uint64_t wake_at;  /* the flusher need not be woken before there are so many */
     struct gathering gathering;
@@ -314,8 +314,16 @@ struct positions {
     _Atomic uint64_t written, flushed, confirmed, dispatched;
 };
 
+/* What the flusher sleeps at. Not the tail's room: it would have to get past everybody who appends
+ * to go to sleep, and whoever leaves a room that is waited for pays for it. */
+struct bell {
+    struct room room; /* leaf */
+    bool rung;
+};
+
 struct flusher {
     atomic_flag busy; /* somebody is in store_flush_turn */
+    struct bell bell;
     uint64_t last_ns, thorough_ns;
     uint64_t
         folder_synced; /* log files up to here are known to their folder on disk. Flusher only */
@@ -324,10 +332,12 @@ struct flusher {
 
 void position_raise(_Atomic uint64_t *position, uint64_t to);
 uint64_t position_get(const _Atomic uint64_t *position);
-/* Room: tail. Something was written up to `end`: so many records. */
-void positions_written(struct store *store, uint64_t end, size_t records);
-/* Room: tail. Somebody wants a flush. */
-void flush_ask(struct tail *tail);
+/* Room: tail. Something was written up to `end`: so many records. True: as flush_ask says. */
+must_check bool positions_written(struct store *store, uint64_t end, size_t records);
+/* Room: tail. Somebody wants a flush. True: the caller is to ring when it has left the room, which
+ * is where the flusher goes first. */
+must_check bool flush_ask(struct tail *tail);
+void flush_ring(struct store *store);
 void waits_complete(struct store *store);
 must_check enum err log_flush(struct store *store, uint64_t upto, int64_t upto_ms,
                               struct fault *why);
