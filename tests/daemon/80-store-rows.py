@@ -120,7 +120,7 @@ def _():
                       (body, n % 4, int(answer.ext["queueOffset"])), "record at the promised place")
 
 
-@tap.test("ST-2 under load the log is written by appending only: every byte once, one behind the other")
+@tap.test("ST-2 under load the log is written by appending only: every record once, one behind the other")
 def _():
     with Watched() as watched:
         daemon, size = watched.daemon, SMALL["mappedFileSizeCommitLog"]

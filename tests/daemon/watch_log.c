@@ -5,7 +5,8 @@
  *     w <file> <offset> <bytes>        r <file> <offset> <bytes>        t <file> <size>
  *
  * What a call was answered is what counts, so a line follows its call. Offset -1: where the file
- * stood. Mappings are seen in /proc. */
+ * stood. Zeros at the end of a write are not counted: there were zeros before, the file was made of
+ * them. Mappings are seen in /proc. */
 #undef _FILE_OFFSET_BITS /* else the names below with and without 64 would be one */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -45,15 +46,34 @@ static void tell(char what, int fd, long long at, long long n)
     (void)close(out);
 }
 
+/* Of the first n bytes of the parts: how many there are without the zeros at their end. */
+static long long told(const struct iovec *parts, int count, long long n)
+{
+    long long at = 0, end = n < 0 ? n : 0;
+    for (int i = 0; i < count && at < n; i++) {
+        const char *bytes = parts[i].iov_base;
+        for (size_t k = 0; k < parts[i].iov_len && at < n; k++, at++)
+            end = bytes[k] ? at + 1 : end;
+    }
+    return end;
+}
+
+static long long told_flat(const void *from, long long n)
+{
+    struct iovec part = {.iov_len = n > 0 ? (size_t)n : 0};
+    memcpy(&part.iov_base, &from, sizeof from);
+    return told(&part, 1, n);
+}
+
 /* A function that has the answer of the real one, and tells. */
-#define WATCHED(type, name, what, at, params, ...)                                                 \
+#define WATCHED(type, name, what, at, params, bytes, ...)                                          \
     SEEN type name params;                                                                         \
     SEEN type name params                                                                          \
     {                                                                                              \
         type(*real) params;                                                                        \
         *(void **)&real = dlsym(RTLD_NEXT, #name);                                                 \
         type n = real(__VA_ARGS__);                                                                \
-        tell(what, fd, at, n);                                                                     \
+        tell(what, fd, at, bytes);                                                                 \
         return n;                                                                                  \
     }
 
@@ -61,18 +81,18 @@ static void tell(char what, int fd, long long at, long long n)
 #define FROM  int fd, const void *from, size_t len
 #define PARTS int fd, const struct iovec *parts, int count
 
-WATCHED(ssize_t, read, 'r', -1, (TO), fd, to, len)
-WATCHED(ssize_t, readv, 'r', -1, (PARTS), fd, parts, count)
-WATCHED(ssize_t, pread, 'r', at, (TO, off_t at), fd, to, len, at)
-WATCHED(ssize_t, pread64, 'r', at, (TO, off_t at), fd, to, len, at)
-WATCHED(ssize_t, preadv, 'r', at, (PARTS, off_t at), fd, parts, count, at)
-WATCHED(ssize_t, preadv64, 'r', at, (PARTS, off_t at), fd, parts, count, at)
-WATCHED(ssize_t, write, 'w', -1, (FROM), fd, from, len)
-WATCHED(ssize_t, writev, 'w', -1, (PARTS), fd, parts, count)
-WATCHED(ssize_t, pwrite, 'w', at, (FROM, off_t at), fd, from, len, at)
-WATCHED(ssize_t, pwrite64, 'w', at, (FROM, off_t at), fd, from, len, at)
-WATCHED(ssize_t, pwritev, 'w', at, (PARTS, off_t at), fd, parts, count, at)
-WATCHED(ssize_t, pwritev64, 'w', at, (PARTS, off_t at), fd, parts, count, at)
+WATCHED(ssize_t, read, 'r', -1, (TO), n, fd, to, len)
+WATCHED(ssize_t, readv, 'r', -1, (PARTS), n, fd, parts, count)
+WATCHED(ssize_t, pread, 'r', at, (TO, off_t at), n, fd, to, len, at)
+WATCHED(ssize_t, pread64, 'r', at, (TO, off_t at), n, fd, to, len, at)
+WATCHED(ssize_t, preadv, 'r', at, (PARTS, off_t at), n, fd, parts, count, at)
+WATCHED(ssize_t, preadv64, 'r', at, (PARTS, off_t at), n, fd, parts, count, at)
+WATCHED(ssize_t, write, 'w', -1, (FROM), told_flat(from, n), fd, from, len)
+WATCHED(ssize_t, writev, 'w', -1, (PARTS), told(parts, count, n), fd, parts, count)
+WATCHED(ssize_t, pwrite, 'w', at, (FROM, off_t at), told_flat(from, n), fd, from, len, at)
+WATCHED(ssize_t, pwrite64, 'w', at, (FROM, off_t at), told_flat(from, n), fd, from, len, at)
+WATCHED(ssize_t, pwritev, 'w', at, (PARTS, off_t at), told(parts, count, n), fd, parts, count, at)
+WATCHED(ssize_t, pwritev64, 'w', at, (PARTS, off_t at), told(parts, count, n), fd, parts, count, at)
 
 static int resized(const char *name, int fd, off_t size)
 {
