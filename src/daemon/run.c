@@ -94,7 +94,7 @@ void house_await_saved(void *user, struct saved_wait *wait)
 
 /* What the keeper has told the operator, so that it is told once. */
 struct keeper {
-    struct log_limit trouble, cleaning;
+    struct log_limit trouble, cleaning, put_off;
     uint64_t ill_ns; /* when the store was last found ill; 0: it is well */
     enum err ahead;
     bool pressed;
@@ -146,6 +146,12 @@ static void clean_store(struct house *h, struct keeper *k)
         log_event(&h->log, got.log_files ? LOG_INFO : LOG_DEBUG,
                   "old files deleted log_files=%u queue_files=%u first=%llu disk_used=%u%%",
                   got.log_files, got.queue_files, (unsigned long long)got.log_first, k->disk_used);
+    struct fault why = {0};
+    enum err put_off = store_put_off(h->store, &why);
+    if (put_off)
+        log_limited(&h->log, &k->put_off, LOG_WARN,
+                    "writing was put off reason=%s action=\"trying again\"",
+                    LOG_QUOTE(bytes_str(why.text[0] ? why.text : err_text(put_off))));
     if (got.err)
         log_limited(&h->log, &k->cleaning, LOG_ERROR,
                     "cleaning failed reason=%s action=\"trying again\"",

@@ -181,6 +181,7 @@ int store_flush_turn(struct store *store)
         struct fault why = {0};
         err = log_flush(store, upto, upto_ms, &why);
         sync_judge(store, err, &why);
+        put_off_set(store, PUT_OFF_FLUSH, err == ERR_BUSY ? err : OK, &why);
         if (err != ERR_BUSY)
             f->thorough_ns = now_ns;
         if (!err && o->sync_flush)
@@ -352,11 +353,11 @@ enum err queues_keep(struct store *store, int64_t least, int64_t *queues_ms)
     uint64_t upto = position_get(&store->positions.dispatched);
     *queues_ms = store->derived.dispatched_ms;
     room_leave(&store->derived.room);
-    enum err err = shelves_file(store, &why);
-    if (err)
-        return err; /* no sync has begun, and all of it can be read; it is tried again */
-    err = queues_sync(store, least, &why);
-    sync_judge(store, err, &why);
+    enum err filed = shelves_file(store, &why);
+    enum err err = filed ? filed : queues_sync(store, least, &why);
+    if (!filed) /* else no sync has begun, and all of it can be read */
+        sync_judge(store, err, &why);
+    put_off_set(store, PUT_OFF_KEEP, filed || err == ERR_BUSY ? err : OK, &why);
     if (!err && least <= 1)
         store->kept = upto;
     return err;

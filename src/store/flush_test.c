@@ -141,7 +141,11 @@ static void a_sync_that_could_not_begin_is_tried_again(void **state)
         assert_int_equal(w.called, 0);
         assert_int_equal(store_confirmed(h.store), 0);
         assert_int_equal(store_state(h.store, NULL), OK);
+        struct fault why = {0};
+        assert_int_equal(store_put_off(h.store, &why), ERR_BUSY);
+        assert_non_null(strstr(why.text, "operation"));
         (void)store_flush_turn(h.store);
+        assert_int_equal(store_put_off(h.store, &why), OK);
         assert_int_equal(w.called, 1);
         assert_int_equal(w.err, OK);
         house_must_send(&h, 1, 1);

@@ -128,3 +128,26 @@ enum err store_state(struct store *store, struct fault *why)
     enum err err = store_trouble(store, why);
     return err ? err : disk_state(store, why);
 }
+
+void put_off_set(struct store *store, enum put_off_of of, enum err err, const struct fault *why)
+{
+    struct put_off *p = &store->put_off[of];
+    if (!err && !p->err)
+        return; /* nearly always */
+    room_enter(&store->cache.room);
+    *p = (struct put_off){err, *why};
+    room_leave(&store->cache.room);
+}
+
+enum err store_put_off(struct store *store, struct fault *why)
+{
+    enum err err = OK;
+    room_enter(&store->cache.room);
+    for (size_t i = 0; i < PUT_OFFS && !err; i++) {
+        err = store->put_off[i].err;
+        if (err)
+            *why = store->put_off[i].why;
+    }
+    room_leave(&store->cache.room);
+    return err;
+}

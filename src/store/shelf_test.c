@@ -217,6 +217,8 @@ static void a_shelf_that_cannot_be_written_stays(void **state)
     assert_int_equal(store_state(h.store, NULL), ERR_DISK_FULL);
     keep(&h, 61000);
     assert_false(store_failed(h.store));
+    struct fault why = {0};
+    assert_int_equal(store_put_off(h.store, &why), ERR_DISK_FULL);
     assert_int_equal(h.store->checkpoint.queues_ms, claimed);
     assert_int_equal(filed(&h, queue), 5);
 
@@ -226,6 +228,7 @@ static void a_shelf_that_cannot_be_written_stays(void **state)
     assert_int_equal(store_state(h.store, NULL), OK);
     assert_int_equal(house_read_all(&h, NULL, 0), 16);
     keep(&h, 61000);
+    assert_int_equal(store_put_off(h.store, &why), OK);
     assert_int_equal(filed(&h, queue), 16);
     assert_true(h.store->checkpoint.queues_ms > claimed);
     house_must_close(&h);

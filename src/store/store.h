@@ -317,6 +317,9 @@ void store_clean_request(struct store *store);
 
 /* Why it stopped accepting messages: OK while it does. */
 enum err store_state(struct store *store, struct fault *why);
+/* What the flusher or the keeper could not do the last time, and will try again: for want of file
+ * handles, or because a queue's file takes nothing. Nothing is lost by it yet. OK: nothing. */
+enum err store_put_off(struct store *store, struct fault *why);
 
 /* ---- checking a folder that nobody has open ---- */
 

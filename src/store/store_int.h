@@ -330,6 +330,14 @@ struct flusher {
     _Atomic int64_t flushed_ms; /* store time of the last flushed record */
 };
 
+/* What is tried again. Its owner alone sets it, in the room `files`. */
+struct put_off {
+    enum err err;
+    struct fault why;
+};
+enum put_off_of { PUT_OFF_FLUSH, PUT_OFF_KEEP, PUT_OFFS };
+void put_off_set(struct store *store, enum put_off_of of, enum err err, const struct fault *why);
+
 void position_raise(_Atomic uint64_t *position, uint64_t to);
 uint64_t position_get(const _Atomic uint64_t *position);
 /* Room: tail. Something was written up to `end`: so many records. True: as flush_ask says. */
@@ -499,6 +507,7 @@ struct store {
 
     _Atomic int failed;  /* enum err: sticky */
     struct fault reason; /* of failed or trouble. Room: files */
+    struct put_off put_off[PUT_OFFS];
 
     struct vfs_file *lock;
     struct checkpoint checkpoint;       /* keeper only */

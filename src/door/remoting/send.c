@@ -228,7 +228,8 @@ static int32_t send_code_of(enum err err)
 static bool is_trouble(enum err err)
 {
     return err == ERR_DISK_FULL || err == ERR_READ_ONLY || err == ERR_IO || err == ERR_NO_MEMORY ||
-           err == ERR_DAMAGED || err == ERR_NOT_FOUND || err == ERR_EXISTS || err == ERR_RANGE;
+           err == ERR_DAMAGED || err == ERR_NOT_FOUND || err == ERR_EXISTS || err == ERR_RANGE ||
+           err == ERR_BUSY;
 }
 
 static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i)
