@@ -145,6 +145,27 @@ def _():
     d.stop()
 
 
+@tap.test("a recall at the last moment is yes and the message never comes, or no and it does")
+def _():
+    dice = random.Random(SEED)
+    with tap.watch(daemons.Daemon(settings={"recallMessageEnable": "true"})) as d, r.Client(d.broker, timeout=20) as client:
+        waiting = []
+        for number in range(400):
+            answer = send(client, "T", b"%d" % number, TIMER_DELAY_MS=dice.randrange(700, 1700))
+            waiting.append((due_of(answer) - dice.randrange(-1, 5), number, answer.ext["recallHandle"]))
+        asked = []
+        for at, number, handle in sorted(waiting):
+            time.sleep(max(0, at / 1000 - time.time()))
+            asked.append((number, client.send(RECALL_MESSAGE, {"producerGroup": "PG", "topic": "T", "recallHandle": handle})))
+        answers = {number: client.wait(opaque).code for number, opaque in asked}
+        tap.check(set(answers.values()) <= {r.SUCCESS, ILLEGAL_OPERATION}, "codes %s" % set(answers.values()))
+        no = {number for number, code in answers.items() if code != r.SUCCESS}
+        tap.note("%d in time, %d too late" % (len(answers) - len(no), len(no)))
+        send(client, "T", b"-1", TIMER_DELAY_MS=300)
+        wait_count(client, "T", len(no) + 1)
+        tap.equal({int(m.body) for m in read(client, "T")}, no | {-1}, "what came")
+
+
 @tap.test("a recall that cannot be has its answer")
 def _():
     with tap.watch(virtual()) as d, r.Client(d.broker) as client:
