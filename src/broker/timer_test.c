@@ -320,8 +320,8 @@ static uint64_t clean(struct rig *rig)
 static void retention_waits_for_what_is_late(void **state)
 {
     struct rig *rig = *state;
-    rig->options.reserved_ms = 3600000;
     rig->reserved_ms = 3600000;
+    rig->options.reserved_ms = 3600000;
     rig_again(rig);
     timer_send(rig, "T", 1800000, "x");
     timer_turn(rig);

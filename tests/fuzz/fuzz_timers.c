@@ -7,6 +7,7 @@
 #include "memory_vfs.h"
 #include "store/timers.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -91,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint64_t i = 0; i < 3 && (i == 0 || left > 0); i++) {
         char path[64];
         size_t n = left < FILE_SIZE ? left : FILE_SIZE;
-        snprintf(path, sizeof path, "timerlog/%020llu", (unsigned long long)i * FILE_SIZE);
+        snprintf(path, sizeof path, "timerlog/%020" PRIu64, i * FILE_SIZE);
         memory_put(&m, path, bytes_of(data + part, n), FILE_SIZE);
         part += n;
         left -= n;
