@@ -309,6 +309,8 @@ static bool timers_deliver(struct broker *b, struct service_turn *out)
     outgoing_fill(b, clock_ms(b->clock), go);
     if (go->n_units > 0)
         out->err = outgoing_store(b, go, out);
+    if (go->n > 0 && !out->err) /* while the copies are at hand, so that the log is not mapped */
+        broker_dispatch_turn(b);
     if (!out->err && go->stuck) {
         out->err = go->stuck;
         out->why = go->why;
@@ -448,8 +450,6 @@ void broker_timer_turn(struct broker *b, struct service_turn *out)
     if (queue && b->set.timers)
         timers_run(b, out);
     atomic_store(&t->sleep_to_ms, clock_ms(b->clock) + out->next_ms);
-    if (out->done > 0)
-        broker_dispatch_turn(b);
 }
 
 void timers_numbers(struct broker *b, struct broker_numbers *out)
