@@ -439,6 +439,7 @@ void timers_settle(struct broker *b)
     struct timers *t = b->timer;
     if (!t->log || timerlog_write(t->log, NULL) || timerwheel_write(t->wheel, NULL))
         return;
+    t->candidate.there = t->mark.there = false; /* older than what is saved now */
     struct timer_mark mark;
     if (!mark_now(b, true, &mark) || (t->saved_there && check_same(&mark.check, &t->saved)) ||
         store_flush_all(b->store, NULL))
