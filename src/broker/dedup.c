@@ -14,7 +14,6 @@
 #define TEND_STEPS    (1u << 12)
 #define WARN_PAUSE_MS 60000
 #define OFF           BYTES("OFF")
-#define TIMER_TOPIC   BYTES("rmq_sys_wheel_timer")
 
 /* ---- opening, choosing ---- */
 
@@ -27,7 +26,7 @@ enum err dedup_open(struct broker *b)
     d->seed = dice_next(&b->dice);
     d->window_ms = (int64_t)b->set.dedup_window_ms;
     d->tick_ms = (d->window_ms + DEDUP_TICKS - 1) / DEDUP_TICKS;
-    d->max_keys = b->set.dedup_max_keys;
+    d->max_keys = b->set.dedup_max_keys < DEDUP_KEYS_MAX ? b->set.dedup_max_keys : DEDUP_KEYS_MAX;
     b->dedup = d;
     if (b->set.dedup_key[0])
         atomic_store_explicit(&b->dedup_used, true, memory_order_relaxed);
@@ -70,7 +69,7 @@ void dedup_choose(struct desk *desk, struct produce *r, const struct topic *topi
 {
     struct bytes by = dedup_by(desk->broker, topic);
     bool tried_before = r->reconsume_times > 0; /* by a consumer: not a producer's own retry */
-    if (by.len == 0 || tried_before || r->is_half)
+    if (by.len == 0 || tried_before || r->is_half || r->timer_due_ms > 0)
         return;
     desk->guarded = true;
     r->dedup = bytes_equal(by, PROP_UNIQ_KEY) ? DEDUP_UNIQ_KEY : DEDUP_PROPERTY;
@@ -89,14 +88,13 @@ uint64_t dedup_hash(const struct dedup *d, const struct dedup_name *name)
 
 bool dedup_waits_there(struct bytes topic)
 {
-    return bytes_equal(topic, SCHEDULE_TOPIC) || bytes_equal(topic, TIMER_TOPIC);
+    return bytes_equal(topic, SCHEDULE_TOPIC);
 }
 
 /* What a record tells of itself, found in one walk. */
 struct telling {
     struct bytes key, place, real_topic, real_queue;
-    bool timed; /* a timer was over for it … */
-    bool again; /* … or is not, and it was only put off once more, or is about another message */
+    bool timed; /* it had a time of its own */
 };
 
 static struct telling record_tells(const struct record *record, struct bytes by)
@@ -113,29 +111,24 @@ static struct telling record_tells(const struct record *record, struct bytes by)
             t.real_topic = p.value;
         else if (bytes_equal(p.name, PROP_REAL_QID))
             t.real_queue = p.value;
-        t.timed = t.timed || bytes_equal(p.name, BYTES("TIMER_OUT_MS"));
-        t.again = t.again || bytes_equal(p.name, BYTES("TIMER_ROLL_TIMES")) ||
-                  bytes_equal(p.name, BYTES("TIMER_DEL_UNIQKEY"));
+        t.timed = t.timed || bytes_equal(p.name, PROP_TIMER_OUT);
     }
     return t;
 }
 
-/* Nothing that a producer sent: a message that was delivered late, came back, or is being put off
- * again. */
-static bool is_copy(const struct record *record, const struct telling *t)
+/* Nothing that has a name: a message that was delivered late, came back, is part of a transaction,
+ * or had a time of its own. */
+static bool is_nameless(const struct record *record, const struct telling *t)
 {
-    if (record->reconsume_times > 0 || (record->sys_flag & SYS_TX_MASK))
-        return true;
-    if (dedup_waits_there(record->topic))
-        return t->real_topic.len == 0 || t->again;
-    return t->real_topic.len > 0 || t->timed;
+    return record->reconsume_times > 0 || (record->sys_flag & SYS_TX_MASK) || t->timed ||
+           (t->real_topic.len > 0) != dedup_waits_there(record->topic);
 }
 
 bool dedup_name_of(const struct record *record, struct bytes by, struct dedup_name *out)
 {
     struct telling t = record_tells(record, by);
     struct dedup_name name = {record->topic, t.key, 0, record->queue_id};
-    if (t.key.len == 0 || is_copy(record, &t))
+    if (t.key.len == 0 || is_nameless(record, &t))
         return false;
     if (t.real_topic.len) {
         name.topic = t.real_topic;

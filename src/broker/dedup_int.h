@@ -24,10 +24,11 @@
  * DEDUP_PLACE: the log must be able to tell it. A message that goes into another batch, or alone,
  * when it is sent again is recognised all the same.
  *
- * A message that waits in a system topic for its time (REAL_TOPIC) has the name it was sent under.
+ * A delayed message, which waits in a system topic (REAL_TOPIC), has the name it was sent under.
  * The copy that is delivered is not another message and has no name. Nor have messages for %RETRY%
- * and %DLQ%, which keep the UNIQ_KEY on purpose, and transactional ones, of which nobody knows yet
- * whether they count.
+ * and %DLQ%, which keep the UNIQ_KEY on purpose; nor those that can be taken back after they were
+ * stored: transactional ones and those with a time of their own. If the first one is rolled back or
+ * recalled, what is sent again must come.
  *
  * After a start the table is filled from the log before anything is served (dedup_load.c).
  *
@@ -67,6 +68,7 @@ struct dedup_slot {
 } __attribute__((packed));
 static_assert(sizeof(struct dedup_slot) == 14, "the promise of 24 bytes a key");
 #define DEDUP_HASH_BIT 10
+#define DEDUP_KEYS_MAX 16000000 /* by the numbers in heads */
 
 struct dedup_table {
     uint64_t first, next;      /* numbers of the oldest slot and of the one to come */
@@ -75,7 +77,7 @@ struct dedup_table {
     uint64_t chunk_first, chunk_next;
     uint32_t **heads; /* chunks */
     size_t heads_cap, head_chunks;
-    uint32_t buckets;
+    uint32_t buckets, hand;
     uint64_t newest; /* the highest position */
     size_t bytes;    /* of all of it */
 };

@@ -30,12 +30,39 @@ static bool alive(const struct dedup_table *t, uint64_t number)
     return number >= t->first && number < t->next;
 }
 
-/* A head has the low half of a number. One that nobody has touched for four billion slots may seem
- * to be another's: then slots are in a chain where nobody looks for them, and are passed over. */
+/* A head has the low bits of a number, whether that slot has an older one behind it, and some bits
+ * of its hash: nearly always it tells without a look at the slot that nothing is to be found. Heads
+ * of slots that are gone are renewed (heads_sweep) before their number could seem to be another's.
+ */
+#define HEAD_NUMBER ((1u << 25) - 1)
+#define HEAD_OLDER  (1u << 25)
+#define HEAD_TAG    26
+#define SWEEP_SPAN  (1u << 24) /* slots, in which every head is looked at */
+
 static uint64_t head_number(const struct dedup_table *t, uint32_t head)
 {
-    uint64_t number = t->next - (uint32_t)((uint32_t)t->next - head);
+    uint64_t number = t->next - (((uint32_t)t->next - head) & HEAD_NUMBER);
     return alive(t, number) ? number : 0;
+}
+
+static uint32_t head_none(const struct dedup_table *t)
+{
+    return (uint32_t)(t->first - 1) & HEAD_NUMBER;
+}
+
+static uint32_t head_of(const struct dedup_table *t, uint64_t number)
+{
+    if (!number)
+        return head_none(t);
+    const struct dedup_slot *slot = slot_at(t, number);
+    return ((uint32_t)number & HEAD_NUMBER) | (slot->back ? HEAD_OLDER : 0) |
+           slot->hash >> HEAD_TAG << HEAD_TAG;
+}
+
+/* Whether a chain that begins with this head may have this hash. */
+static bool head_may_have(uint32_t head, uint32_t kept)
+{
+    return head & HEAD_OLDER || head >> HEAD_TAG == kept >> HEAD_TAG;
 }
 
 static uint64_t slot_before(const struct dedup_table *t, uint64_t number)
@@ -150,10 +177,8 @@ static enum err heads_chunk(struct dedup_table *t)
 static void chain_split(struct dedup_table *t, uint32_t from, uint32_t into)
 {
     uint32_t bit = power_below(into) >> DEDUP_HASH_BIT;
-    uint64_t last[2] = {0};
-    uint32_t *heads[2] = {head_at(t, from), head_at(t, into)};
-    uint64_t next = head_number(t, *heads[0]);
-    *heads[0] = *heads[1] = (uint32_t)(t->first - 1);
+    uint64_t top[2] = {0}, last[2] = {0};
+    uint64_t next = head_number(t, *head_at(t, from));
     for (uint64_t number; (number = next);) {
         next = slot_before(t, number);
         struct dedup_slot *slot = slot_at(t, number);
@@ -161,10 +186,12 @@ static void chain_split(struct dedup_table *t, uint32_t from, uint32_t into)
         if (last[side])
             slot_at(t, last[side])->back = (uint32_t)(last[side] - number);
         else
-            *heads[side] = (uint32_t)number;
+            top[side] = number;
         slot->back = 0;
         last[side] = number;
     }
+    *head_at(t, from) = head_of(t, top[0]);
+    *head_at(t, into) = head_of(t, top[1]);
 }
 
 /* One bucket more. */
@@ -178,7 +205,7 @@ static enum err bucket_split(struct dedup_table *t)
     }
     t->buckets++;
     if (made < BUCKETS_LEAST) {
-        *head_at(t, made) = (uint32_t)(t->first - 1);
+        *head_at(t, made) = head_none(t);
         return OK;
     }
     uint32_t from = made - power_below(made);
@@ -187,6 +214,17 @@ static enum err bucket_split(struct dedup_table *t)
         __builtin_prefetch(slot_at(t, soon), 1);
     chain_split(t, from, made);
     return OK;
+}
+
+static void heads_sweep(struct dedup_table *t, size_t more)
+{
+    for (size_t left = more * (1 + t->buckets / SWEEP_SPAN); left > 0; left--) {
+        if (t->hand >= t->buckets)
+            t->hand = 0;
+        uint32_t *head = head_at(t, t->hand++);
+        if (!head_number(t, *head))
+            *head = head_none(t);
+    }
 }
 
 enum err dedup_table_reserve(struct dedup_table *t, size_t more)
@@ -198,6 +236,8 @@ enum err dedup_table_reserve(struct dedup_table *t, size_t more)
     wanted = wanted > BUCKETS_LEAST ? wanted : BUCKETS_LEAST;
     while (!err && t->buckets < wanted)
         err = bucket_split(t);
+    if (!err)
+        heads_sweep(t, more);
     return err;
 }
 
@@ -214,7 +254,7 @@ static uint32_t chains_merge(struct dedup_table *t, uint64_t a, uint64_t b)
     }
     if (last)
         slot_at(t, last)->back = 0;
-    return (uint32_t)(top ? top : t->first - 1);
+    return head_of(t, top);
 }
 
 static void bucket_merge(struct dedup_table *t)
@@ -286,7 +326,8 @@ uint64_t dedup_table_add(struct dedup_table *t, uint64_t hash, uint64_t value)
         .back = before ? (uint32_t)(number - before) : 0,
     };
     slot_put(slot, value);
-    *head = (uint32_t)number;
+    *head = ((uint32_t)number & HEAD_NUMBER) | (before ? HEAD_OLDER : 0) |
+            slot->hash >> HEAD_TAG << HEAD_TAG;
     t->next++;
     return number;
 }
@@ -295,7 +336,7 @@ void dedup_table_take_back(struct dedup_table *t, uint64_t hash)
 {
     invariant(t->next > t->first);
     uint64_t number = t->next - 1, before = slot_before(t, number);
-    *head_at(t, bucket_of(t, hash)) = (uint32_t)(before ? before : t->first - 1);
+    *head_at(t, bucket_of(t, hash)) = head_of(t, before);
     t->next--;
 }
 
@@ -316,8 +357,13 @@ uint64_t dedup_table_find(const struct dedup_table *t, uint64_t hash, uint64_t b
     if (t->first == t->next)
         return 0;
     uint32_t kept = kept_of(hash);
-    uint64_t number =
-        before ? slot_before(t, before) : head_number(t, *head_at(t, bucket_of(t, hash)));
+    uint64_t number;
+    if (before) {
+        number = slot_before(t, before);
+    } else {
+        uint32_t head = *head_at(t, bucket_of(t, hash));
+        number = head_may_have(head, kept) ? head_number(t, head) : 0;
+    }
     for (; number; number = slot_before(t, number)) {
         const struct dedup_slot *slot = slot_at(t, number);
         bool is_void = slot->low == UINT32_MAX && slot->high == UINT16_MAX;
@@ -334,7 +380,8 @@ void dedup_table_fetch_head(const struct dedup_table *t, uint64_t hash)
 
 void dedup_table_fetch_slot(const struct dedup_table *t, uint64_t hash)
 {
-    uint64_t number = head_number(t, *head_at(t, bucket_of(t, hash)));
+    uint32_t head = *head_at(t, bucket_of(t, hash));
+    uint64_t number = head_may_have(head, kept_of(hash)) ? head_number(t, head) : 0;
     if (number)
         __builtin_prefetch(slot_at(t, number));
 }

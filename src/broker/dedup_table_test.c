@@ -118,12 +118,15 @@ static void every_key_is_found_until_it_is_forgotten(void **state)
     model_close(m);
 }
 
-static void numbers_may_outgrow_32_bits(void **state)
+static void numbers_may_outgrow_their_bits(void **state)
 {
     (void)state;
-    struct model *m = model_open(test_dice(), (UINT64_C(1) << 32) - WRAP_SHY);
-    play(m);
-    model_close(m);
+    const int bits[] = {25, 32};
+    for (int i = 0; i < 2; i++) {
+        struct model *m = model_open(test_dice(), (UINT64_C(1) << bits[i]) - WRAP_SHY);
+        play(m);
+        model_close(m);
+    }
 }
 
 static void fits(const struct dedup_table *t)
@@ -161,7 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_is_found_until_it_is_forgotten),
-        cmocka_unit_test(numbers_may_outgrow_32_bits),
+        cmocka_unit_test(numbers_may_outgrow_their_bits),
         cmocka_unit_test(a_key_takes_24_bytes_at_most),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,6 +129,21 @@ static void half_messages_are_not_touched(void **state)
     assert_int_equal(numbers(rig).keys, 0);
 }
 
+/* A message with a time of its own can be recalled; what is sent again then must come. */
+static void timed_messages_are_not_touched(void **state)
+{
+    struct rig *rig = *state;
+    const char *props = "UNIQ_KEY\1K\2TIMER_DELAY_MS\1"
+                        "5000\2";
+    struct answer first = send_with(rig, "T", props, 0);
+    struct answer second = send_with(rig, "T", props, 0);
+    assert_int_not_equal(first.position, second.position);
+    assert_int_equal(second.known, 0);
+    rig_again(rig);
+    assert_int_equal(numbers(rig).keys, 0);
+    assert_int_equal(send(rig, "T", "K", 0).known, 0);
+}
+
 /* The broker gives a key to what came without: nobody can send that again. */
 static void what_has_no_key_is_not_remembered(void **state)
 {
@@ -341,6 +356,7 @@ int main(void)
         dedup_case(an_attribute_that_names_nothing_is_refused),
         dedup_case(retries_of_consumers_are_not_touched),
         dedup_case(half_messages_are_not_touched),
+        dedup_case(timed_messages_are_not_touched),
         dedup_case(what_has_no_key_is_not_remembered),
         dedup_case(a_message_is_never_taken_for_another),
         dedup_case(a_batch_sent_again_is_answered_as_the_first_time),

@@ -320,7 +320,7 @@ static const struct conf_option options[] = {
          "nothing. A topic's attribute dedup.key decides for itself (OFF: nothing)"),
     INT("dedupWindowSeconds", dedup_window_seconds, "600", 1, 604800,
         "… for so long after it was stored"),
-    INT("dedupMaxKeys", dedup_max_keys, "1000000", 1000, 100000000,
+    INT("dedupMaxKeys", dedup_max_keys, "1000000", 1000, 16000000,
         "… but for no more messages than this, with at most 24 bytes of memory each; the oldest "
         "are forgotten, with a warning"),
 
