@@ -275,6 +275,52 @@ static void life_run(uint64_t seed)
     free(l);
 }
 
+/* The process ends between two saves: what was acknowledged in order stays so. */
+static void in_order_a_crash_forgets_no_acknowledgement(void **state)
+{
+    (void)state;
+    struct popper p = {0};
+    void *opened = NULL;
+    rig_open(&opened);
+    struct rig *rig = p.rig = opened;
+    assert_int_equal(mark_desk_open(&p.desk), OK);
+    rig_stop(rig);
+    struct vfs_fault *fault = vfs_fault_new(rig->vfs, 1);
+    rig->options.vfs = rig->store_vfs = &fault->vfs;
+    struct fault why = {0};
+    assert_int_equal(rig_start(rig, &why), OK);
+    for (int i = 0; i < 4; i++)
+        rig_send(rig, "T", "", "x");
+    struct pop pop = pop_wish("g", "T", 3, 10000), other = pop;
+    pop.ordered = other.ordered = true;
+    pop.attempt_id = BYTES("a");
+    other.attempt_id = BYTES("b");
+    assert_int_equal(pop_now(&p, &pop), OK);
+    struct held held[3] = {p.held[0], p.held[1], p.held[2]};
+    static const int order[] = {1, 0};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pop_ack(&p, "g", &held[order[i]]), OK);
+        vfs_fault_plan(fault, 1, ULONG_MAX, ERR_IO);
+        desk_close(rig->desk);
+        (void)(broker_close(rig->broker, NULL) == OK);
+        (void)(store_close(rig->store, NULL) == OK);
+        vfs_fault_plan(fault, 0, 0, OK);
+        assert_int_equal(rig_start(rig, &why), OK);
+        assert_int_equal(pop_now(&p, &other), OK);
+        assert_int_equal(p.n, 0); /* still blocked by what is left */
+    }
+    assert_int_equal(rig_offset(rig, "g", "T", 0), 2);
+    clock_manual_advance(&rig->clock, 10000);
+    assert_int_equal(pop_now(&p, &other), OK);
+    assert_int_equal(p.n, 2);
+    assert_int_equal(p.held[0].offset, 2);
+    rig_stop(rig);
+    rig->broker = NULL;
+    mark_desk_close(p.desk);
+    vfs_fault_free(fault);
+    rig_close(&opened);
+}
+
 static void nothing_is_lost_and_nothing_acknowledged_comes_again(void **state)
 {
     (void)state;
@@ -292,6 +338,7 @@ static void nothing_is_lost_and_nothing_acknowledged_comes_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_order_a_crash_forgets_no_acknowledgement),
         cmocka_unit_test(nothing_is_lost_and_nothing_acknowledged_comes_again),
     };
     return cmocka_run_group_tests_name("broker/pop_model", tests, NULL, NULL);

@@ -138,4 +138,38 @@ static inline struct broker_numbers pop_numbers_of(struct rig *rig)
     return n;
 }
 
+/* ---- a case of its own ---- */
+
+static inline int pop_open_rig(void **state)
+{
+    struct popper *p = calloc(1, sizeof *p);
+    void *rig = NULL;
+    rig_open(&rig);
+    p->rig = rig;
+    assert_int_equal(mark_desk_open(&p->desk), OK);
+    rig_topic_put(p->rig, "T", 4, PERM_READ | PERM_WRITE);
+    *state = p;
+    return 0;
+}
+
+static inline int pop_close_rig(void **state)
+{
+    struct popper *p = *state;
+    void *rig = p->rig;
+    mark_desk_close(p->desk);
+    rig_close(&rig);
+    free(p);
+    return 0;
+}
+
+#define pop_case(name) cmocka_unit_test_setup_teardown(name, pop_open_rig, pop_close_rig)
+
+static inline void send_to(struct popper *p, int32_t queue_id, const char *body)
+{
+    struct produce r = rig_message("T", body);
+    r.queue_id = queue_id;
+    assert_int_equal(rig_produce(p->rig, &r), OK);
+    broker_dispatch_turn(p->rig->broker);
+}
+
 #endif
