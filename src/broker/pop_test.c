@@ -1,6 +1,7 @@
 /* POP: messages are handed out for a time, to one at a time, until they are acknowledged. */
 #include "broker/pop_test.h"
 #include "base/crc32.h"
+#include "broker/disk_test.h"
 
 static void send_some(struct popper *p, int n)
 {
@@ -411,6 +412,67 @@ static void a_restart_keeps_handles_good(void **state)
                              later_count(p->rig, revive, i) - 1);
 }
 
+/* Nothing can be written: nothing is handed out, nothing counts as acknowledged or changed, nothing
+ * comes again. Then all of it does. */
+static void a_disk_that_fails_puts_it_off(void **state)
+{
+    struct popper *p = *state;
+    p->rig->store_vfs = disk_over(p->rig->vfs);
+    rig_again(p->rig);
+    rig_topic_put(p->rig, "T", 4, PERM_READ | PERM_WRITE);
+    send_some(p, 8);
+    struct pop pop = pop_wish("g", "T", 6, 1000);
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 6);
+    struct held held[6];
+    memcpy(held, p->held, sizeof held);
+
+    disk.left = 0;
+    assert_int_equal(pop_now(p, &pop), ERR_IO);
+    assert_int_equal(pop_ack(p, "g", &held[0]), ERR_IO);
+    assert_int_equal(pop_retime(p, "g", &held[1], 60000), ERR_IO);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 6);
+    clock_manual_advance(&p->rig->clock, 1000);
+    struct service_turn turn;
+    broker_pop_turn(p->rig->broker, &turn);
+    assert_int_equal(turn.done, 0);
+    assert_int_equal(turn.err, ERR_IO);
+    broker_pop_turn(p->rig->broker, &turn);
+    assert_int_equal(turn.err, ERR_IO); /* still so, without trying */
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 6);
+
+    disk.left = -1;
+    clock_manual_advance(&p->rig->clock, 5000);
+    (void)store_flush_turn(p->rig->store); /* the store gives itself another chance */
+    broker_dispatch_turn(p->rig->broker);
+    assert_int_equal(pop_ack(p, "g", &held[0]), OK); /* late, but nobody else has it yet */
+    assert_int_equal(pop_turn(p->rig), 5);
+    pop.max_count = 32;
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 7);
+    p->rig->store_vfs = NULL;
+    rig_again(p->rig);
+}
+
+/* Deleted while something was in flight: what was handed out is nobody's any more. */
+static void a_deleted_topic_takes_its_marks_along(void **state)
+{
+    struct popper *p = *state;
+    send_some(p, 4);
+    assert_int_equal(pop_count(p, "g", "T", 2, 1000), 2);
+    struct held held = p->held[0];
+    assert_int_equal(broker_topic_delete(p->rig->broker, BYTES("T"), NULL), OK);
+    assert_int_equal(pop_ack(p, "g", &held), ERR_UNKNOWN_TOPIC);
+    clock_manual_advance(&p->rig->clock, 1000);
+    assert_int_equal(pop_turn(p->rig), 0);
+    assert_int_equal(pop_numbers_of(p->rig).pop_marks, 0);
+    assert_false(rig_topic(p->rig, "%RETRY%g_T", NULL));
+    struct pop pop = pop_wish("g", "T", 32, 1000);
+    assert_int_equal(pop_now(p, &pop), ERR_UNKNOWN_TOPIC);
+    rig_again(p->rig);
+    assert_int_equal(pop_numbers_of(p->rig).pop_marks, 0);
+}
+
 /* ---- others ---- */
 
 /* A record as an Apache broker's timer brings it to the revive log. */
@@ -518,6 +580,8 @@ int main(void)
         pop_case(a_reset_puts_a_group_elsewhere),
         pop_case(a_restart_remembers_what_is_in_flight),
         pop_case(a_restart_keeps_handles_good),
+        pop_case(a_disk_that_fails_puts_it_off),
+        pop_case(a_deleted_topic_takes_its_marks_along),
         pop_case(what_somebody_else_popped_is_seen_to),
         pop_case(what_somebody_else_popped_does_not_wait_for_silence),
     };

@@ -117,16 +117,26 @@ static void chunk_release(struct counted *counted)
     free((struct chunk *)counted);
 }
 
+static size_t records_count(struct bytes slice)
+{
+    size_t n = 0;
+    struct record record;
+    for (; slice.len > 0 && record_decode(slice, &record) == OK; n++)
+        slice = bytes_from(slice, record.size);
+    return n;
+}
+
 /* Records of a retry topic, as the consumer is to see them. NULL: no memory. */
 static struct chunk *retry_rewrite(const struct door *door, const struct pop *pop,
                                    const struct popped *got, const struct pop_part *part,
                                    struct bytes slice)
 {
     struct bytes name = bytes_str(door->options.broker_name);
-    size_t more = pop->topic.len + CK_MAX + name.len; /* for each message; it has 91 bytes itself */
-    struct chunk *chunk = malloc(sizeof *chunk + slice.len + (slice.len / 64 + 1) * more);
+    size_t more = pop->topic.len + CK_MAX + name.len; /* for each message */
+    size_t size = slice.len + records_count(slice) * more;
+    struct chunk *chunk = malloc(sizeof *chunk + size);
     uint8_t *props = malloc(RECORD_PROPS_MAX + more);
-    struct wr w = wr_over(chunk ? chunk->at : NULL, slice.len + (slice.len / 64 + 1) * more);
+    struct wr w = wr_over(chunk ? chunk->at : NULL, chunk ? size : 0);
     struct record record;
     while (chunk && props && slice.len > 0 && record_decode(slice, &record) == OK) {
         slice = bytes_from(slice, record.size);
