@@ -2,7 +2,8 @@
 """What was popped and not acknowledged comes again when the other broker opens the folder, and nothing else does.
 
 There: our daemon hands out, is told of some, and stops; Apache's broker goes on from its folder. Back: Apache's broker
-hands out and is told of some, its timers have just brought that to the revive log, and it is killed; ours goes on.
+hands out from two topics and is told of some; for one of them its timers have just brought that to the revive log, for the
+other it still waits in the wheel; it is killed, and ours goes on.
 """
 
 import pathlib
@@ -16,20 +17,21 @@ from harness import apache, pop as pops, process, remoting as r, tap  # noqa: E4
 from harness.daemon import Daemon  # noqa: E402
 
 COUNT, ACKED = 9, (1, 4, 7)
+ADVANCE_CLOCK = 10001
 REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
 SETTINGS = {**stock.FILES, "brokerName": "broker-a"}
 
 
-def fill(client):
+def fill(client, topic):
     for i in range(COUNT):
-        answer = client.request(r.SEND_MESSAGE_V2, *r.send_v2("T", b"m%d" % i, {"TAGS": "A", "UNIQ_KEY": "K%d" % i}, 0))
+        answer = client.request(r.SEND_MESSAGE_V2, *r.send_v2(topic, b"m%d" % i, {"TAGS": "A", "UNIQ_KEY": "K%d" % i}, 0))
         tap.equal(answer.code, r.SUCCESS, "send (%s)" % answer.remark)
 
 
-def hand_out(address, invisible_ms):
-    """All of one queue, some of them acknowledged, one of them for longer."""
-    with pops.Popper(address) as p:
-        fill(p.client)
+def hand_out(address, invisible_ms, topic="T"):
+    """All of one queue, some of them acknowledged."""
+    with pops.Popper(address, topic=topic) as p:
+        fill(p.client, topic)
         held = []
         process.wait_until(lambda: held.extend(p.pop(invisible_ms=invisible_ms)) or len(held) == COUNT, 10, "popped")
         for i in ACKED:
@@ -37,11 +39,18 @@ def hand_out(address, invisible_ms):
         return held
 
 
-def come_again(address, timeout=60):
+def offset_in(folder, key):
+    try:
+        return stock.table(folder, "consumerOffset.json", "offsetTable").get(key, {}).get("0")
+    except OSError:
+        return None
+
+
+def come_again(address, timeout=60, topic="T"):
     """What is handed out now, until all that should come has come; a while longer, nothing else may."""
     wanted = {b"m%d" % i for i in range(COUNT) if i not in ACKED}
     came = []
-    with pops.Popper(address) as p:
+    with pops.Popper(address, topic=topic) as p:
         def all_there():
             for held in p.pop(invisible_ms=600000, poll_ms=500):
                 came.append(held)
@@ -52,7 +61,7 @@ def come_again(address, timeout=60):
     tap.equal(sorted(held.body for held in came), sorted(wanted), "messages")
     for held in came:
         tap.equal((held.message.reconsume_times, held.topic, held.message.properties["UNIQ_KEY"]),
-                  (1, "%RETRY%g_T", "K" + held.body.decode()[1:]), "message")
+                  (1, "%RETRY%g_" + topic, "K" + held.body.decode()[1:]), "message")
 
 
 shown = []
@@ -98,7 +107,10 @@ def _():
     names = Daemon(roles="names", name="names")
     broker = tap.watch(apache.Broker(names.names, **stock.FILES))
     broker.wait_registered(names.names)
+    folder = broker.home + "/store"
     with r.Client(broker.address) as client:
+        hand_out(broker.address, 600000, "W")
+        process.wait_until(lambda: offset_in(folder, "W@g") == COUNT, 30, "saved offset of the group")
         hand_out(broker.address, 5000)
 
         def delivered():    # one check-point and the acknowledgements
@@ -108,11 +120,14 @@ def _():
     broker.kill9()
     tap.unwatch(broker)
     came = time.monotonic()
-    folder = broker.home + "/store"
-    tap.check("%RETRY%g_T" not in stock.table(folder, "topics.json", "topicConfigTable"), "it has revived them itself")
-    with tap.watch(Daemon(settings=SETTINGS, folder=folder)) as daemon:
+    topics = stock.table(folder, "topics.json", "topicConfigTable")
+    tap.check("%RETRY%g_T" not in topics and "%RETRY%g_W" not in topics, "it has revived them itself")
+    with tap.watch(Daemon(settings=SETTINGS, folder=folder, args=["--clock", "virtual"])) as daemon:
         come_again(daemon.broker)
         tap.note("after %.1f s" % (time.monotonic() - came))
+        with r.Client(daemon.broker) as client:
+            tap.equal(client.request(ADVANCE_CLOCK, {"advanceMillis": 600000}).code, r.SUCCESS, "advance")
+        come_again(daemon.broker, topic="W")
 
 
 @tap.test("what ours stores for a message that comes again is what Apache's broker stores")
