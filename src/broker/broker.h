@@ -85,16 +85,15 @@ struct broker_options {
     uint64_t client_expire_ms; /* 120 s */
     uint32_t max_holds, max_topics, max_groups, max_clients;
     /* Transactions. */
-    atomic_bool txn_reject;          /* rejectTransactionMessage */
-    _Atomic int64_t txn_timeout_ms;  /* no producer is asked before: 6 s */
-    _Atomic int64_t txn_interval_ms; /* how often they are: 30 s */
-    _Atomic int32_t txn_check_max;   /* 15 */
-    _Atomic int64_t reserved_ms;     /* fileReservedTime: nothing stays open for longer */
-    uint32_t max_halves;             /* open at once */
-    _Atomic uint32_t max_pop_marks;  /* check-points of POP in flight */
-    _Atomic uint32_t
-        max_pop_waiting;        /* pops of one group that wait for one topic: popPollingSize */
-    atomic_bool server_balance; /* queues are divided here; else each member gets all */
+    atomic_bool txn_reject;           /* rejectTransactionMessage */
+    _Atomic int64_t txn_timeout_ms;   /* no producer is asked before: 6 s */
+    _Atomic int64_t txn_interval_ms;  /* how often they are: 30 s */
+    _Atomic int32_t txn_check_max;    /* 15 */
+    _Atomic int64_t reserved_ms;      /* fileReservedTime: nothing stays open for longer */
+    uint32_t max_halves;              /* open at once */
+    _Atomic uint32_t max_pop_marks;   /* check-points of POP in flight */
+    _Atomic uint32_t max_pop_waiting; /* of one group for one topic: popPollingSize */
+    atomic_bool server_balance;       /* queues are divided here; else each member gets all */
     atomic_bool default_pops; /* defaultMessageRequestMode: groups pop unless told otherwise … */
     _Atomic int32_t default_share; /* … each queue shared so: defaultPopShareQueueNum */
     atomic_uint pop_retry_chance;  /* percent: popFromRetryProbability */
