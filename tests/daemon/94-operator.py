@@ -284,6 +284,12 @@ def _():
             tap.equal(send(client, "Live", b"x").code, r.SUCCESS, "and that it may again")
             process.wait_until(lambda: perm() == 6, 10, "name servers know that it may again")
 
+            later = {"TIMER_DELAY_SEC": "3600"}
+            sent = client.request(r.SEND_MESSAGE_V2, *r.send_v2("Live", b"later", later, queue_id=0))
+            tap.equal(sent.code, r.SUCCESS, "a message with a time of its own (%s)" % sent.remark)
+            process.wait_until(lambda: client.request(GET_RUNTIME).json()["table"]["timersPending"] == "1", 10,
+                               "a pending timer")
+
             half = {"TRAN_MSG": "true", "UNIQ_KEY": "half1", "PGROUP": "g"}
 
             def send_half():

@@ -96,6 +96,10 @@ static void add_services(struct table *t, const struct broker_numbers *now)
     add(t, "transactionsRolledBack", "%" PRIu64, now->txn_rolled_back);
     add(t, "transactionChecks", "%" PRIu64, now->txn_checks);
     add(t, "transactionsGivenUp", "%" PRIu64, now->txn_given_up);
+    add(t, "timersPending", "%" PRIu64, now->timers_pending);
+    add(t, "timersDelivered", "%" PRIu64, now->timers_delivered);
+    add(t, "timersRecalled", "%" PRIu64, now->timers_recalled);
+    add(t, "timersLost", "%" PRIu64, now->timers_lost);
     add(t, "popInFlight", "%" PRIu64, now->pop_in_flight);
     add(t, "popTotal", "%" PRIu64, now->popped);
     add(t, "popAcked", "%" PRIu64, now->pop_acked);
