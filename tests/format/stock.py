@@ -298,8 +298,10 @@ def committed(address, places, group=GROUP):
 # Folders ------------------------------------------------------------------------------------------------------------
 
 def queues_of(folder):
-    """Every (topic, queue number) that has queue files."""
+    """Every (topic, queue number) that has queue files. A broker that has it open may make them a little later."""
     root = os.path.join(folder, "consumequeue")
+    if not os.path.isdir(root):
+        return []
     return sorted((topic, int(queue)) for topic in os.listdir(root) for queue in os.listdir(os.path.join(root, topic))
                   if os.listdir(os.path.join(root, topic, queue)))
 

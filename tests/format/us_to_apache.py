@@ -17,7 +17,8 @@ import stock  # noqa: E402
 from harness import apache, process, remoting as r, tap  # noqa: E402
 from harness.daemon import Daemon, run  # noqa: E402
 
-TOPICS = ("FormatPlain", "FormatBatch", "FormatBig")
+QUEUES = {"FormatPlain": 4, "FormatBatch": 2, "FormatBig": 1}
+TOPICS = tuple(QUEUES)
 MORE = 600
 
 
@@ -29,7 +30,8 @@ class Play:
         with tap.watch(Daemon(settings=stock.FILES)) as daemon:
             stock.fill(daemon.broker)
             self.folder = daemon.folder
-            self.held = stock.read_all(daemon.broker, stock.queues_of(self.folder))
+            places = [(topic, queue) for topic, count in QUEUES.items() for queue in range(count)]
+            self.held = stock.read_all(daemon.broker, places)
             self.committed = stock.commit(daemon.broker, self.held)
             daemon.stop() if clean else self.kill(daemon)
             tap.unwatch(daemon)
