@@ -319,6 +319,42 @@ static void damaged_files_are_repaired_from_the_log(void **state)
     }
 }
 
+/* Numbers in Apache's part that cannot be true, and no sign of ours. */
+static void a_check_that_lies_is_found_out(void **state)
+{
+    struct rig *rig = *state;
+    static const int64_t lies[][4] = {
+        {INT64_C(1) << 60, 0, 0, 0},                   /* all of it is over */
+        {0, INT64_C(1) << 60, 0, 0},                   /* units without end */
+        {1000, 0, INT64_C(1) << 60, INT64_C(1) << 60}, /* a queue without end */
+        {0, 0, 0, 0},
+    };
+    int64_t expected = 0;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        for (int k = 0; k < 20; k++)
+            timer_send(rig, "T", 100 + k * 150, "x");
+        timer_turn(rig);
+        for (int k = 0; k < 5; k++) /* without units yet */
+            timer_send(rig, "T", 2000 + k, "y");
+        timer_forward(rig, 1000);
+        rig_stop(rig);
+        uint8_t text[TIMER_CHECK_SIZE] = {0};
+        for (size_t n = 0; n < 4; n++)
+            store_u64(text + 8 * n, (uint64_t)lies[i][n]);
+        assert_int_equal(vfs_replace(rig->vfs, TIMER_CHECK_PATH, bytes_of(text, sizeof text), NULL),
+                         OK);
+        struct fault why = {0};
+        assert_int_equal(rig_start(rig, &why), OK);
+        timer_turn(rig);
+        timer_forward(rig, 5000);
+        timer_turn(rig);
+        expected += 25;
+        if (later_count(rig, "T", 0) != expected)
+            fail_msg("lie %zu: %lld in all, wanted %lld", i, (long long)later_count(rig, "T", 0),
+                     (long long)expected);
+    }
+}
+
 /* Files are put aside with a word about it, not thrown away. */
 static void the_operator_hears_of_damage(void **state)
 {
@@ -364,6 +400,7 @@ int main(void)
         rig_test(power_losses_lose_nothing_that_was_flushed),
         rig_test(power_losses_and_a_clock_that_steps_back),
         rig_test(damaged_files_are_repaired_from_the_log),
+        rig_test(a_check_that_lies_is_found_out),
         rig_test(the_operator_hears_of_damage),
         rig_test(damage_in_a_running_broker_is_repaired_too),
     };

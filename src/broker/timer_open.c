@@ -19,6 +19,7 @@
 
 #define WINDOW_MS INT64_C(172800000) /* timerRollWindowSlot */
 #define TEXT_SIZE (1u << 20)
+#define FUTURE_MS 60000 /* a clock may be set back a little between two brokers */
 
 static enum err timers_save(struct broker *b, const struct timer_mark *mark, struct fault *why);
 static enum err timers_load(struct broker *b, struct queue *queue, bool *save, struct fault *why);
@@ -195,7 +196,8 @@ static enum err units_load(struct broker *b, const struct timer_check *check, st
     int64_t behind = r.any ? offset_behind(b, &r.last) : queue_min(b->store, queue);
     if (check->ours && timerlog_end(t->log) >= check->log_end)
         return OK;
-    if (!check->ours && !r.damaged) {
+    if (!check->ours && !r.damaged) { /* the lower of the two: nothing says that the file is true */
+        t->next_offset = behind >= 0 && behind < t->next_offset ? behind : t->next_offset;
         t->seen_until = behind;
         if (t->n_seen > 0)
             qsort(t->seen, t->n_seen, sizeof *t->seen, by_position);
@@ -268,6 +270,13 @@ static enum err units_find(struct broker *b, const struct timer_check *check, st
                            bool *save, struct fault *why)
 {
     struct timers *t = b->timer;
+    if (!check->ours && check->read_ms > clock_ms(b->clock) + FUTURE_MS) {
+        timers_note(t,
+                    "config/timercheck speaks of a time that is still to come: all timed messages "
+                    "are taken up again from the log");
+        *save = true;
+        return units_drop(b, queue, why);
+    }
     t->done = check->ours ? check->done : (struct timer_key){check->read_ms, INT64_MAX};
     t->past = check->past;
     t->past_at = check->past_at;

@@ -70,7 +70,8 @@ enum err timercheck_decode(struct bytes in, struct timer_check *out)
         c.past.at = (int64_t)rd_u64(&o);
         c.past_at = (int64_t)rd_u64(&o);
         c.doubt_position = (int64_t)rd_u64(&o);
-        c.ours = c.ours && rd_u32(&o) == seal_of(in.at);
+        c.ours = c.ours && rd_u32(&o) == seal_of(in.at) && c.done.due_ms > 0 &&
+                 c.past.due_ms >= 0 && c.past_at >= 0 && c.doubt_position >= 0;
     }
     if (!c.ours) {
         c.clean = false;
