@@ -343,7 +343,7 @@ enum err check_index(struct check *c, struct fault *why)
     size_t n;
     enum err err = index_names(c->store->vfs, &names, &n, why);
     for (size_t i = 0; !err && !known && i < n; i++) {
-        enum telling telling;
+        enum telling telling = TELLS_LIES;
         err = shape_of_file(c, names[i], &l.shape, &telling, why);
         known = !err && telling == TELLS_SHAPE;
         lies = lies || (!err && telling == TELLS_LIES);
