@@ -63,13 +63,15 @@ def _():
     with tap.watch(house()) as d, pops.Popper(d.broker) as p, pops.Popper(d.broker) as q:
         fill(p.client, 4)
         tap.equal(len(p.pop()), 4, "popped")
-        waits = [each.client.send(*each.request(poll_ms=20000)) for each in (p, q)]
         asked = {"consumerGroup": "g", "topic": "T", "queueId": -1}
         with r.Client(d.broker) as client:
-            process.wait_until(lambda: client.request(pops.POLLING_INFO, asked).ext["pollingNum"] == "2", 10, "two wait")
             notified = client.send(pops.NOTIFICATION, {**asked, "pollTime": 20000, "bornTime": int(time.time() * 1000)})
             fill(client, 1)     # behind it on the same connection, so it waits by then
             tap.equal(client.wait(notified).ext["hasMsg"], "true", "notified")
+            tap.equal(len(p.pop()), 1, "popped")
+            waits = [each.client.send(*each.request(poll_ms=20000)) for each in (p, q)]
+            process.wait_until(lambda: client.request(pops.POLLING_INFO, asked).ext["pollingNum"] == "2", 10, "two wait")
+            fill(client, 1)
             process.wait_until(lambda: client.request(pops.POLLING_INFO, asked).ext["pollingNum"] == "1", 10, "one waits on")
             advance(client, 21)
         answers = [each.client.wait(wait) for each, wait in zip((p, q), waits)]
