@@ -89,14 +89,15 @@ enum telling {
     TELLS_LIES, /* it says it has some, but they are nowhere */
 };
 
-/* The first shape of a file of `size` bytes that fits its entries and, if it has them on disk, the
- * slot of the last. */
+/* The first shape of a file of `size` bytes that fits its header, its entries and, if it has them
+ * on disk, the slot of the last. */
 static enum telling shape_search(const uint8_t *map, uint64_t size, bool by_slot,
                                  struct index_shape *out)
 {
     const struct index_shape any = {INDEX_NUMBERS_MAX, INDEX_NUMBERS_MAX};
-    struct index_header head;
-    if (index_header_decode(bytes_of(map, INDEX_HEADER_SIZE), &any, &head))
+    struct bytes header = bytes_of(map, INDEX_HEADER_SIZE);
+    struct index_header head, same;
+    if (index_header_decode(header, &any, &head))
         return TELLS_LIES;
     uint64_t rest = size - INDEX_HEADER_SIZE;
     for (uint64_t slots = 1; head.count > 1 && slots * INDEX_CELL_SIZE < rest; slots++) {
@@ -104,7 +105,8 @@ static enum telling shape_search(const uint8_t *map, uint64_t size, bool by_slot
         if (entries < head.count)
             break;
         struct index_shape shape = {(uint32_t)slots, (uint32_t)entries};
-        if (left % INDEX_ENTRY_SIZE == 0 && shape_fits(map, &shape, &head) &&
+        if (left % INDEX_ENTRY_SIZE == 0 && index_header_decode(header, &shape, &same) == OK &&
+            shape_fits(map, &shape, &head) &&
             (!by_slot || slot_fits(map, &shape, head.count - 1))) {
             *out = shape;
             return TELLS_SHAPE;
