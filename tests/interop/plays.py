@@ -395,7 +395,7 @@ def delayed_is_never_early(play):
     topic = play.topic("Delay")
     consumer = play.consumer("delay", topic)
     play.main.wait_messages(consumer, 1)
-    begin = time.time() * 1000
+    begin = int(time.time() * 1000)  # the clients tell whole milliseconds, too
     play.send(puppet.message(topic, "later", delay=1), puppet.message(topic, "now"))
     play.wait_bodies(consumer, ["now", "later"])
     (now,), (later,) = _of(play, consumer, "now"), _of(play, consumer, "later")
