@@ -39,17 +39,15 @@ struct timerlog {
 
 void timer_unit_save(uint8_t out[TIMER_UNIT_SIZE], const struct timer_unit *unit)
 {
-    struct wr w = wr_over(out, TIMER_UNIT_SIZE);
-    wr_u32(&w, TIMER_UNIT_SIZE);
-    wr_u64(&w, (uint64_t)unit->prev);
-    wr_u32(&w, unit->magic);
-    wr_u64(&w, (uint64_t)unit->write_ms);
-    wr_u32(&w, (uint32_t)(int32_t)(unit->time_ms - unit->write_ms));
-    wr_u64(&w, (uint64_t)unit->position);
-    wr_u32(&w, unit->size);
-    wr_u32(&w, unit->topic_hash);
-    wr_u64(&w, 0);
-    invariant(!w.full);
+    store_u32(out, TIMER_UNIT_SIZE);
+    store_u64(out + 4, (uint64_t)unit->prev);
+    store_u32(out + 12, unit->magic);
+    store_u64(out + 16, (uint64_t)unit->write_ms);
+    store_u32(out + 24, (uint32_t)(int32_t)(unit->time_ms - unit->write_ms));
+    store_u64(out + 28, (uint64_t)unit->position);
+    store_u32(out + 36, unit->size);
+    store_u32(out + 40, unit->topic_hash);
+    store_u64(out + 44, 0);
 }
 
 bool timer_unit_load(const uint8_t in[TIMER_UNIT_SIZE], struct timer_unit *out)
