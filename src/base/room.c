@@ -101,3 +101,8 @@ void room_tell(struct room *r)
 {
     (void)pthread_cond_broadcast(&r->news);
 }
+
+void room_tell_one(struct room *r)
+{
+    (void)pthread_cond_signal(&r->news);
+}

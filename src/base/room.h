@@ -44,5 +44,6 @@ void room_held(const struct room *r); /* invariant: the calling thread is inside
 void room_wait(struct room *r, int timeout_ms);
 void room_wait_ns(struct room *r, uint64_t timeout_ns);
 void room_tell(struct room *r);
+void room_tell_one(struct room *r); /* whoever waits is as good as any other */
 
 #endif

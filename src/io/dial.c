@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define PAUSE_MIN_MS   200 /* halved by the dice at most: 100 ms … 5 s */
 #define PAUSE_MAX_MS   5000
 #define CONNECT_MAX_MS 3000 /* the kernel's own patience is two minutes */
+#define HURRY_MS       50   /* attempts are at least so far apart */
 
 /* One try to connect. It has a handle of its own, because libuv lets go of a handle only later. */
 struct attempt {
@@ -27,6 +29,7 @@ struct dial {
     struct attempt *attempt; /* at most one of these two */
     struct conn *conn;
     uint64_t pause_ms;
+    uint64_t tried_ns; /* when the last attempt began */
     struct dice dice;
 };
 
@@ -123,6 +126,22 @@ static void try_later(struct dial *dial)
     (void)uv_timer_start(&dial->timer, on_timer, pause, 0);
 }
 
+static void attempt_failed(struct dial *dial, const char *reason)
+{
+    try_later(dial);
+    if (dial->ops->failed) /* the last thing here: it may close the dial */
+        dial->ops->failed(dial->context, reason);
+}
+
+void dial_hurry(struct dial *dial)
+{
+    loop_here(dial->loop);
+    if (dial->attempt || dial->conn || dial->loop->draining || dial->loop->closing)
+        return;
+    uint64_t ago_ms = (clock_ns(dial->loop->clock) - dial->tried_ns) / 1000000;
+    (void)uv_timer_start(&dial->timer, on_timer, ago_ms < HURRY_MS ? HURRY_MS - ago_ms : 0, 0);
+}
+
 /* Somebody who accepts and hangs up without a word is not called back eagerly. */
 void dial_lost(struct dial *dial, bool heard)
 {
@@ -137,7 +156,7 @@ static void on_timer(uv_timer_t *timer)
     struct dial *dial = timer->data;
     if (dial->attempt) {
         (void)close(end_attempt(dial));
-        try_later(dial);
+        attempt_failed(dial, "no answer to the call");
     } else if (!dial->loop->draining && !dial->loop->closing) {
         try_now(dial);
     }
@@ -147,12 +166,13 @@ static void try_now(struct dial *dial)
 {
     union sock name;
     socklen_t len = sock_from_addr(&dial->addr, &name);
+    dial->tried_ns = clock_ns(dial->loop->clock);
     cleanup(close_at) int fd =
         socket(name.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     cleanup(free_at) struct attempt *attempt = calloc(1, sizeof *attempt);
     if (fd < 0 || !attempt || (connect(fd, &name.any, len) != 0 && errno != EINPROGRESS) ||
         uv_poll_init(&dial->loop->uv, &attempt->poll, fd) != 0) {
-        try_later(dial);
+        attempt_failed(dial, strerror(errno));
         return;
     }
     attempt->poll.data = attempt;
@@ -170,8 +190,8 @@ static void on_connected(uv_poll_t *poll, int status, int events)
     cleanup(close_at) int fd = end_attempt(dial);
     int failed = 0;
     socklen_t len = sizeof failed;
-    if (status < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0 || failed) {
-        try_later(dial);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0 || failed || status < 0) {
+        attempt_failed(dial, failed ? strerror(failed) : "the call broke off");
         return;
     }
     struct conn *conn = conn_create(fd, dial->ops, dial->context, dial->limits);

@@ -84,6 +84,8 @@ struct conn_ops {
     void *(*opened)(void *context, struct conn *conn);
     /* The last call for this user. Never from inside conn_close: until it comes, `user` is used. */
     void (*closed)(void *user, struct conn *conn, const char *reason);
+    /* For a dial, may be NULL: an attempt to connect has come to nothing. Another one follows. */
+    void (*failed)(void *context, const char *reason);
 };
 
 /* Shared by all listeners and loops of a house. */
@@ -154,6 +156,28 @@ must_check enum err dial_open(struct loop *loop, const struct addr *addr,
 /* The peer has moved: attempts from now on go there. A connection that stands stays. */
 void dial_retarget(struct dial *dial, const struct addr *addr);
 struct conn *dial_conn(struct dial *dial); /* NULL while not connected */
+/* Somebody waits: the next attempt begins now instead of after its pause, unless the last one was
+ * made a moment ago. */
+void dial_hurry(struct dial *dial);
 void dial_close(struct dial *dial);
+
+/* ---- names of machines ---- */
+
+#define HOST_TEXT_MAX 256
+
+/* Asks the resolver, which may take seconds. A name that has several addresses gets its first IPv4
+ * one: "localhost" is often ::1 as well, where a name server on 127.0.0.1 does not answer, and Java
+ * prefers IPv4 too. */
+must_check enum err address_of_host(const char *host, uint16_t port, struct addr *out,
+                                    struct fault *why);
+
+/* A name that is asked for in the background. Nobody waits for it: whoever started it looks now and
+ * then, and may lose interest at any time. */
+struct lookup;
+struct lookup *lookup_start(const char *host, uint16_t port); /* NULL: no memory, no thread */
+bool lookup_done(struct lookup *lookup);
+/* ERR_NOT_FOUND: nobody has that name just now. */
+must_check enum err lookup_result(const struct lookup *lookup, struct addr *out);
+void lookup_close(struct lookup *lookup);
 
 #endif

@@ -43,6 +43,7 @@ struct heartbeat {
 };
 
 must_check enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat *out);
+void heartbeat_write(struct buf *out, const struct heartbeat *h);
 
 /* ---- CHECK_CLIENT_CONFIG ---- */
 

@@ -4,6 +4,9 @@
 #include "remoting/bodies.h"
 #include "remoting/bodies_int.h"
 
+static const char *const consume_types[] = {"CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"};
+static const char *const message_models[] = {"BROADCASTING", "CLUSTERING"};
+
 /* The place of `node`'s text in a list of names; `fallback` if it is not there, -1 if it is none of
  * them. */
 static int choice(const struct json *node, const char *const *names, int n, int fallback)
@@ -36,17 +39,14 @@ static enum err subscription_read(const struct json *node, struct arena *arena,
 static enum err consumer_read(const struct json *node, struct arena *arena,
                               struct heart_consumer *out)
 {
-    static const char *const types[] = {"CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"};
-    static const char *const models[] = {"BROADCASTING", "CLUSTERING"};
-
     if (node->type != JSON_OBJECT)
         return ERR_MALFORMED;
     out->group = json_text(json_member(node, "groupName"), BYTES(""));
     out->from_where =
         json_text(json_member(node, "consumeFromWhere"), BYTES("CONSUME_FROM_LAST_OFFSET"));
     out->unit_mode = json_bool(json_member(node, "unitMode"), false);
-    int type = choice(json_member(node, "consumeType"), types, 3, CONSUME_PASSIVELY);
-    int model = choice(json_member(node, "messageModel"), models, 2, MODEL_CLUSTERING);
+    int type = choice(json_member(node, "consumeType"), consume_types, 3, CONSUME_PASSIVELY);
+    int model = choice(json_member(node, "messageModel"), message_models, 2, MODEL_CLUSTERING);
     if (out->group.len == 0 || type < 0 || model < 0)
         return ERR_MALFORMED;
     out->type = (enum consume_type)type;
@@ -106,6 +106,70 @@ enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat
     *out = h;
     return OK;
 }
+
+/* ---- writing, for the client ---- */
+
+static void subscription_write(struct json_out *w, const struct heart_subscription *sub)
+{
+    json_open(w);
+    json_bool_member(w, "classFilterMode", false);
+    json_key(w, "codeSet");
+    json_open_array(w);
+    for (size_t i = 0; i < sub->n_tags; i++)
+        json_put_int(w, tags_code(sub->tags[i]));
+    json_close_array(w);
+    json_text_member(w, "expressionType", sub->expression_type);
+    json_text_member(w, "subString", sub->expression);
+    json_int_member(w, "subVersion", sub->version);
+    json_key(w, "tagsSet");
+    json_open_array(w);
+    for (size_t i = 0; i < sub->n_tags; i++)
+        json_put_text(w, sub->tags[i]);
+    json_close_array(w);
+    json_text_member(w, "topic", sub->topic);
+    json_close(w);
+}
+
+static void consumer_write(struct json_out *w, const struct heart_consumer *c)
+{
+    json_open(w);
+    json_text_member(w, "consumeFromWhere", c->from_where);
+    json_text_member(w, "consumeType", bytes_str(consume_types[c->type]));
+    json_text_member(w, "groupName", c->group);
+    json_text_member(w, "messageModel", bytes_str(message_models[c->model]));
+    json_key(w, "subscriptionDataSet");
+    json_open_array(w);
+    for (size_t i = 0; i < c->n_subs; i++)
+        subscription_write(w, &c->subs[i]);
+    json_close_array(w);
+    json_bool_member(w, "unitMode", c->unit_mode);
+    json_close(w);
+}
+
+void heartbeat_write(struct buf *out, const struct heartbeat *h)
+{
+    struct json_out w = {.buf = out};
+    json_open(&w);
+    json_text_member(&w, "clientID", h->client_id);
+    json_key(&w, "consumerDataSet");
+    json_open_array(&w);
+    for (size_t i = 0; i < h->n_consumers; i++)
+        consumer_write(&w, &h->consumers[i]);
+    json_close_array(&w);
+    json_int_member(&w, "heartbeatFingerprint", h->fingerprint);
+    json_key(&w, "producerDataSet");
+    json_open_array(&w);
+    for (size_t i = 0; i < h->n_producers; i++) {
+        json_open(&w);
+        json_text_member(&w, "groupName", h->producers[i]);
+        json_close(&w);
+    }
+    json_close_array(&w);
+    json_bool_member(&w, "withoutSub", h->without_sub);
+    json_close(&w);
+}
+
+/* ---- CHECK_CLIENT_CONFIG ---- */
 
 enum err client_check_read(struct bytes body, struct arena *arena, struct client_check *out)
 {

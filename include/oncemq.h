@@ -1,0 +1,445 @@
+/* oncemq.h - liboncemq, the C client of OnceMQ and of Apache RocketMQ.
+ *
+ * This header is the manual. Read it once from top to bottom; each rule is said in one place.
+ *
+ *     struct omq_client *client;          connections and threads, shared by what is made from it
+ *     struct omq_producer *producer;      sends
+ *     struct omq_consumer *consumer;      receives: messages come to your handler, on its threads
+ *     struct omq_reader *reader;          receives: you ask for messages when you want them
+ *
+ *     struct omq_client *client;
+ *     struct omq_producer *producer;
+ *     struct omq_error why;
+ *     if (omq_client_open(&(struct omq_client_options){.names = "127.0.0.1:9876"}, &client, &why)
+ * || omq_producer_open(client, &(struct omq_producer_options){.group = "shop"}, &producer, &why))
+ *         errx(1, "%s", why.text);
+ *     struct omq_message m = {.topic = "Orders", .body = "hello", .body_size = 5};
+ *     if (omq_send(producer, &m, NULL, &why))
+ *         errx(1, "%s", why.text);
+ *     omq_producer_close(producer);
+ *     omq_client_close(client);
+ *
+ * The rules
+ *
+ * Zero is the default. Every options struct works with nothing but what is marked "required"; a
+ * number that is 0 and a pointer that is NULL mean the default that stands beside it. Structs may
+ * grow in later releases by their `reserved` members only: leave those zero.
+ *
+ * Errors. A function that can fail returns an enum omq_code, 0 for success. Its last parameter,
+ * which may be NULL, gets the sentence: what happened, where, and what to do. Outputs are written
+ * on success only.
+ *
+ * Memory. What you hand in is copied before the call returns and stays yours. What you get as
+ * `const` belongs to the library and is valid as long as the function that gave it says. Text is
+ * UTF-8 with a NUL at its end.
+ *
+ * Threads. All functions may be called from any thread at any time, except that closing something
+ * must be the last call on it. No function blocks longer than its timeout. Callbacks run on threads
+ * of the library; a callback may call everything but the close of what calls it, which says
+ * OMQ_MISUSE. After a close has returned, none of its callbacks runs or will run.
+ *
+ * Nothing is global: two clients in one process know nothing of each other. The library installs no
+ * signal handlers, writes to no terminal, and forks fine before the first client is opened.
+ *
+ * How often a message takes effect
+ *
+ *     at most once    .acknowledge = OMQ_BEFORE: a crash in the handler loses the message
+ *     at least once   the default: acknowledged after the handler; a crash brings it again
+ *     exactly once    with once.h: delivered at least once, the effect happens once
+ */
+#ifndef ONCEMQ_H
+#define ONCEMQ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OMQ_API     __attribute__((visibility("default")))
+#define OMQ_VERSION "0.1.0"
+
+OMQ_API const char *omq_version(void); /* of the library that is loaded */
+
+/* ---- errors ---- */
+
+enum omq_code {
+    OMQ_OK = 0,
+    OMQ_INVALID, /* an argument; nothing was done */
+    OMQ_MISUSE,  /* a call that cannot be made here: from its own callback, after a close */
+    OMQ_NO_MEMORY,
+    OMQ_TIMEOUT,  /* no answer in time; a message may have been stored all the same */
+    OMQ_NETWORK,  /* no server can be reached; nothing was done */
+    OMQ_LOST,     /* the connection broke before the answer; a message may have been stored */
+    OMQ_NO_TOPIC, /* there is no such topic, and it is not made by sending */
+    OMQ_NO_GROUP,
+    OMQ_DENIED, /* by a permission of the broker, the topic or the group */
+    OMQ_TOO_BIG,
+    OMQ_BUSY,    /* the broker or a limit of this client is full; try later */
+    OMQ_REFUSED, /* the broker says no for another reason; the sentence has its words */
+    OMQ_NOT_FOUND,
+    OMQ_PROTOCOL, /* a server's answer cannot be read */
+    OMQ_CLOSED,
+};
+
+struct omq_error {
+    int code;          /* enum omq_code */
+    int response_code; /* the broker's own, of remoting; 0: it was not the broker */
+    char text[504];
+};
+
+OMQ_API const char *omq_code_text(int code); /* "timeout"; never NULL */
+
+/* ---- the client ---- */
+
+struct omq_client;
+
+enum omq_level { OMQ_DEBUG, OMQ_INFO, OMQ_WARN, OMQ_ERROR };
+
+struct omq_client_options {
+    const char *names; /* required, or names_url: name servers, "host:port;host:port" */
+    const char
+        *names_url;       /* a web page that lists them in the same form; asked every two minutes */
+    const char *instance; /* part of the client id; default: process id and a number. Must differ
+                             between processes of one machine, and stay for OMQ_BROADCAST */
+    const char *unit;     /* added to the client id */
+    const char *ip;       /* the first part of the client id; default: the address by which this
+                             machine reaches the name server */
+    const char *access_key, *secret_key, *security_token; /* sign every request (ACL) */
+    bool tls;
+    const char *tls_ca;             /* PEM file; default: the system's authorities */
+    const char *tls_cert, *tls_key; /* PEM files, if the server wants to know who we are */
+    bool tls_insecure;              /* do not look at the server's certificate: for tests */
+    int timeout_ms;                 /* of a request that has no timeout of its own; 3,000 */
+    int route_every_ms;             /* how often routes are looked at again; 30,000 */
+    int heartbeat_every_ms;         /* 30,000 */
+    const char *state_dir; /* offsets of broadcast consumers; default ~/.rocketmq_offsets */
+
+    /* What the library would like to tell; at most a few lines a second. Default: nobody. */
+    void (*log)(void *user, int level, const char *line);
+    void *user;
+    void *reserved[8];
+};
+
+/* Asks no server yet: one that is down now may be up when it is needed. */
+OMQ_API int omq_client_open(const struct omq_client_options *options, struct omq_client **out,
+                            struct omq_error *why);
+/* Closes what was made from it and is still open, as its own close would, then itself. NULL is
+ * fine. */
+OMQ_API void omq_client_close(struct omq_client *client);
+OMQ_API const char *omq_client_id(const struct omq_client *client); /* "10.0.0.7@4711#1" */
+
+/* ---- messages ---- */
+
+struct omq_property {
+    const char *name, *value; /* neither has the bytes 1 or 2 in it */
+};
+
+/* A place in a topic. */
+struct omq_queue {
+    const char *topic, *broker;
+    int32_t id;
+};
+
+/* A message to be sent. */
+struct omq_message {
+    const char *topic; /* required */
+    const void *body;
+    size_t body_size;
+    const char *tag;  /* one word, for consumers to choose by */
+    const char *keys; /* words to find it by later, with blanks between them: an order number */
+    const struct omq_property *properties; /* your own; names in capitals may be the protocol's */
+    size_t n_properties;
+    int32_t flag; /* yours; handed through */
+
+    /* Order: messages with the same key go to the same queue. */
+    const char *sharding_key;
+    /* Or exactly there. */
+    const struct omq_queue *queue;
+
+    /* Later. At most one of them. */
+    int delay_level;    /* 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h */
+    int64_t delay_ms;   /* from now on */
+    int64_t deliver_ms; /* at this time, in ms since 1970 */
+
+    bool no_wait;   /* with SYNC_FLUSH: do not wait for the disk or a replica */
+    const char *id; /* its unique id; default: a new one. The same id for all tries of one send */
+    void *reserved[4];
+};
+
+enum omq_stored {
+    OMQ_STORED,          /* as safe as the broker is set to make it */
+    OMQ_STORED_NO_FLUSH, /* stored, but the disk did not answer in time */
+    OMQ_STORED_NO_COPY,  /* stored, but the replica did not answer in time, or there is none */
+};
+
+struct omq_receipt {
+    int stored;         /* enum omq_stored */
+    char id[64];        /* the message's unique id: consumers see the same */
+    char offset_id[64]; /* where it stands: for omq_view and mqadmin */
+    char broker[256];
+    int32_t queue_id;
+    int64_t queue_offset;
+    bool duplicate;   /* the broker had it already, from an earlier try (producer dedup) */
+    char recall[512]; /* for omq_recall; empty unless it is to be delivered later */
+    char transaction[64];
+};
+
+/* ---- producers ---- */
+
+struct omq_producer;
+
+enum omq_compression { OMQ_ZLIB, OMQ_LZ4, OMQ_ZSTD };
+enum omq_decision { OMQ_UNKNOWN, OMQ_COMMIT, OMQ_ROLLBACK };
+
+struct omq_delivery;
+
+struct omq_producer_options {
+    const char *group; /* required: programs that send the same kind of message */
+    int timeout_ms;    /* of a send with all its tries; 3,000 */
+    int retries;       /* further tries; 2; -1: none. A retry has the message's id again, so a
+                          broker with producer dedup stores it once */
+    bool retry_same_broker_first; /* for brokers with producer dedup: they know their own only */
+    bool retry_not_stored;        /* also when the answer is other than OMQ_STORED */
+    bool avoid_slow;              /* leave out brokers that were slow or gone for a while */
+    size_t compress_over;         /* bytes of a body; 4,096; SIZE_MAX: never */
+    int compression;              /* enum omq_compression */
+    int compression_level;        /* 5 */
+    size_t max_message_size;      /* 4 MiB */
+    int max_in_flight;            /* of omq_send_async; beyond it OMQ_BUSY; 65,535 */
+    int queues;                   /* of a topic that is made by sending to it; 4 */
+    bool trace;                   /* send message trace */
+    const char *trace_topic;      /* RMQ_SYS_TRACE_TOPIC */
+
+    /* Chooses the queue of a message with a sharding key: an index below n. Default: a hash. */
+    size_t (*choose)(void *user, const struct omq_message *message, const struct omq_queue *queues,
+                     size_t n);
+    /* For transactions: what became of this one? Asked, on a thread of its own, when a broker has
+     * waited too long, also about messages of another member of the group that is gone. */
+    int (*check)(void *user, const struct omq_delivery *half); /* enum omq_decision */
+    void *user;
+    void *reserved[8];
+};
+
+OMQ_API int omq_producer_open(struct omq_client *client, const struct omq_producer_options *options,
+                              struct omq_producer **out, struct omq_error *why);
+/* Waits for what is on its way, at most its timeout; callbacks get OMQ_CLOSED afterwards. */
+OMQ_API void omq_producer_close(struct omq_producer *producer);
+
+/* Sends and waits for the answer. `receipt` may be NULL. */
+OMQ_API int omq_send(struct omq_producer *producer, const struct omq_message *message,
+                     struct omq_receipt *receipt, struct omq_error *why);
+
+/* Sends; `done` is called exactly once, unless this returns an error. `receipt` is NULL when `why`
+ * is not. Both last as long as the call. */
+typedef void omq_sent(void *user, const struct omq_receipt *receipt, const struct omq_error *why);
+OMQ_API int omq_send_async(struct omq_producer *producer, const struct omq_message *message,
+                           omq_sent *done, void *user, struct omq_error *why);
+
+/* Sends and asks for no answer: it may be lost. */
+OMQ_API int omq_send_oneway(struct omq_producer *producer, const struct omq_message *message,
+                            struct omq_error *why);
+
+/* Messages of one topic, without delay, in as few requests as their size allows. `receipts` (NULL,
+ * or n of them) has one for each. On an error `*n_sent` says how many were stored before it. */
+OMQ_API int omq_send_batch(struct omq_producer *producer, const struct omq_message *messages,
+                           size_t n, struct omq_receipt *receipts, size_t *n_sent,
+                           struct omq_error *why);
+
+/* Takes back a message that is to be delivered later and has not been. OMQ_NOT_FOUND: too late. */
+OMQ_API int omq_recall(struct omq_producer *producer, const char *topic, const char *recall,
+                       struct omq_error *why);
+
+/* A transaction: the message is stored out of sight, `local` is called, and what it decides makes
+ * the message visible or undone. OMQ_UNKNOWN: the broker will ask `check` later. */
+typedef int omq_local(void *user, const struct omq_message *message,
+                      const struct omq_receipt *receipt); /* enum omq_decision */
+OMQ_API int omq_send_transaction(struct omq_producer *producer, const struct omq_message *message,
+                                 omq_local *local, void *user, struct omq_receipt *receipt,
+                                 int *decision, struct omq_error *why);
+
+/* Request and reply: waits for a consumer's answer to this very message. `*reply` is freed with
+ * omq_delivery_free. */
+OMQ_API int omq_request(struct omq_producer *producer, const struct omq_message *message,
+                        int timeout_ms, struct omq_delivery **reply, struct omq_error *why);
+/* Answers a message that somebody waits for. OMQ_INVALID: nobody does. */
+OMQ_API int omq_reply(struct omq_producer *producer, const struct omq_delivery *to,
+                      const void *body, size_t body_size, struct omq_error *why);
+
+/* The queues of a topic that can be written to; freed with omq_queues_free. */
+OMQ_API int omq_topic_queues(struct omq_client *client, const char *topic,
+                             struct omq_queue **queues, size_t *n, struct omq_error *why);
+OMQ_API void omq_queues_free(struct omq_queue *queues);
+
+/* ---- received messages ---- */
+
+/* A message that has arrived. Its parts are valid as long as it is: in a handler, until it returns;
+ * else until it is freed. */
+struct omq_delivery {
+    struct omq_queue queue; /* its topic is the one it was sent to, also when it comes again */
+    int64_t offset;
+    const char *id;        /* the same in all deliveries of one message */
+    const char *offset_id; /* where this copy of it stands */
+    const void *body;
+    size_t body_size;
+    const char *tag, *keys;                /* "" if there is none */
+    const struct omq_property *properties; /* all of them, also the protocol's own */
+    size_t n_properties;
+    int32_t flag;
+    int32_t attempt; /* 1: the first time */
+    int64_t born_ms, stored_ms;
+    const char *born_host;
+};
+OMQ_API const char *omq_delivery_property(const struct omq_delivery *delivery,
+                                          const char *name); /* NULL: there is none */
+/* A copy that lives until it is freed; NULL: no memory. */
+OMQ_API struct omq_delivery *omq_delivery_copy(const struct omq_delivery *delivery);
+OMQ_API void omq_delivery_free(struct omq_delivery *delivery);
+
+/* ---- consumers: messages come to you ---- */
+
+struct omq_consumer;
+
+enum omq_start { OMQ_FROM_LAST, OMQ_FROM_FIRST, OMQ_FROM_TIME };
+enum omq_spread { OMQ_CLUSTER, OMQ_BROADCAST }; /* each message to one member, or to each */
+enum omq_acknowledge { OMQ_AFTER, OMQ_BEFORE };
+enum omq_result { OMQ_DONE, OMQ_LATER };
+
+/* How the queues of a topic are shared among the members of a group. All members must say the
+ * same; these are the Java client's strategies, queue by queue. */
+enum omq_share {
+    OMQ_AVERAGELY,
+    OMQ_BY_CIRCLE,
+    OMQ_BY_CONFIG,
+    OMQ_BY_ROOM,
+    OMQ_BY_ROOM_NEARBY,
+    OMQ_BY_HASH,
+};
+
+struct omq_subscription {
+    const char *topic;      /* required */
+    const char *expression; /* "tag" or "tag || tag"; NULL or "*": all */
+    bool sql;               /* it is an SQL92 expression over properties instead */
+};
+
+struct omq_consumer_options {
+    const char *group; /* required: programs that do the same with the same messages */
+    const struct omq_subscription *subscriptions; /* required; the same in all members */
+    size_t n_subscriptions;
+
+    /* Called with 1 to `batch` messages of one queue, on one of `threads` threads. OMQ_DONE: all of
+     * them are done. OMQ_LATER: those from `*done` on (0 when called) come again, after a growing
+     * pause. In order: the queue waits `suspend_ms` and they come again before all others. */
+    int (*handle)(void *user, const struct omq_delivery *const *messages, size_t n, size_t *done);
+    void *user;
+
+    bool ordered;            /* one message of a queue at a time, in order; else many at once */
+    int spread, acknowledge; /* enum omq_spread, enum omq_acknowledge */
+    int start;               /* a new group's first message: enum omq_start */
+    int64_t start_ms;        /* for OMQ_FROM_TIME */
+    int threads;             /* 20 */
+    int batch;               /* 1 */
+    int max_attempts;        /* 16 retries, then a dead letter; in order: for ever */
+    int timeout_ms;          /* of a handler; then the message comes again elsewhere; 15 min */
+    int suspend_ms;          /* 1,000 */
+    int pull_batch;          /* 32 */
+    int max_messages, max_mib, max_span; /* waiting here for each queue; 1,000, 100, 2,000 */
+    bool pop;         /* the broker keeps the accounts: no queue belongs to anybody */
+    int invisible_ms; /* with pop: how long a message is ours; 60,000 */
+    int close_ms;     /* how long a close waits for handlers that run; 30,000 */
+    bool trace;
+    const char *trace_topic;
+
+    int share;                             /* enum omq_share */
+    const struct omq_queue *config_queues; /* OMQ_BY_CONFIG */
+    size_t n_config_queues;
+    const char *rooms; /* OMQ_BY_ROOM: "room1,room2"; brokers are called room@name */
+    /* OMQ_BY_ROOM_NEARBY: in which room is this broker, or (broker NULL) this client? */
+    const char *(*room_of)(void *user, const char *broker, const char *client_id);
+    int nearby_share; /* within a room; OMQ_AVERAGELY */
+    int hash_nodes;   /* OMQ_BY_HASH; 10 */
+    void *reserved[8];
+};
+
+OMQ_API int omq_consumer_open(struct omq_client *client, const struct omq_consumer_options *options,
+                              struct omq_consumer **out, struct omq_error *why);
+/* Takes no further message, waits for handlers that run, tells the broker how far it came. */
+OMQ_API void omq_consumer_close(struct omq_consumer *consumer);
+OMQ_API void omq_consumer_pause(struct omq_consumer *consumer);
+OMQ_API void omq_consumer_resume(struct omq_consumer *consumer);
+OMQ_API int omq_consumer_subscribe(struct omq_consumer *consumer,
+                                   const struct omq_subscription *subscription,
+                                   struct omq_error *why);
+OMQ_API int omq_consumer_unsubscribe(struct omq_consumer *consumer, const char *topic,
+                                     struct omq_error *why);
+
+/* Without `handle`: for languages whose functions cannot be called from foreign threads. Waits for
+ * the next messages, at most `timeout_ms`; OMQ_TIMEOUT: none. Each batch is finished once, from any
+ * thread, in any order; `done` as for the handler. */
+struct omq_batch;
+OMQ_API int omq_consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
+                              struct omq_error *why);
+OMQ_API const struct omq_delivery *const *omq_batch_messages(const struct omq_batch *batch,
+                                                             size_t *n);
+OMQ_API void omq_batch_finish(struct omq_batch *batch, int result, size_t done);
+
+/* ---- readers: you ask for messages ---- */
+
+struct omq_reader;
+
+struct omq_reader_options {
+    const char *group; /* required */
+    int start;         /* as above */
+    int64_t start_ms;
+    int commit_every_ms; /* what was taken by earlier calls is committed; 5,000; -1: by you alone */
+    int pull_batch;      /* 10 */
+    int max_messages, max_mib; /* waiting here for each queue; 1,000, 100 */
+    int share;                 /* enum omq_share, of subscribed topics */
+    void *reserved[8];
+};
+OMQ_API int omq_reader_open(struct omq_client *client, const struct omq_reader_options *options,
+                            struct omq_reader **out, struct omq_error *why);
+OMQ_API void omq_reader_close(struct omq_reader *reader);
+/* Either topics, shared with the other members of the group … */
+OMQ_API int omq_reader_subscribe(struct omq_reader *reader,
+                                 const struct omq_subscription *subscription,
+                                 struct omq_error *why);
+/* … or exactly these queues, instead of those before. */
+OMQ_API int omq_reader_assign(struct omq_reader *reader, const struct omq_queue *queues, size_t n,
+                              struct omq_error *why);
+OMQ_API int omq_reader_take(struct omq_reader *reader, int timeout_ms, struct omq_batch **out,
+                            struct omq_error *why);
+OMQ_API int omq_reader_seek(struct omq_reader *reader, const struct omq_queue *queue,
+                            int64_t offset, struct omq_error *why);
+OMQ_API int omq_reader_commit(struct omq_reader *reader, struct omq_error *why); /* and waits */
+OMQ_API int omq_reader_commit_async(struct omq_reader *reader, struct omq_error *why);
+OMQ_API int omq_reader_committed(struct omq_reader *reader, const struct omq_queue *queue,
+                                 int64_t *offset, struct omq_error *why);
+enum omq_bound { OMQ_BEGIN, OMQ_END };
+OMQ_API int omq_offset(struct omq_client *client, const struct omq_queue *queue, int bound,
+                       int64_t *offset, struct omq_error *why);
+/* The first message stored at that time or later. */
+OMQ_API int omq_offset_at(struct omq_client *client, const struct omq_queue *queue, int64_t time_ms,
+                          int64_t *offset, struct omq_error *why);
+
+/* ---- looking things up, numbers ---- */
+
+OMQ_API int omq_view(struct omq_client *client, const char *topic, const char *offset_id,
+                     struct omq_delivery **out, struct omq_error *why);
+
+struct omq_stats {
+    uint64_t sent, send_retries, send_failures;
+    uint64_t received, handled, sent_back, dead;
+    uint64_t connections, reconnects;
+    uint64_t waiting; /* messages here that no handler has seen yet */
+    uint64_t reserved[7];
+};
+OMQ_API void omq_client_stats(const struct omq_client *client, struct omq_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

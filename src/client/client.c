@@ -1,0 +1,337 @@
+/* client.c - opening and closing; the loop's thread and its timers. */
+#include "client/client_int.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TIMEOUT_MS     3000
+#define ROUTE_EVERY_MS 30000
+#define HEART_EVERY_MS 30000
+#define HEART_FIRST_MS 1000
+
+/* ---- small things ---- */
+
+void client_log(struct omq_client *client, int level, const char *format, ...)
+{
+    if (!client->options.log)
+        return;
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    client->options.log(client->options.user, level, line);
+}
+
+char *client_text(struct omq_client *client, const char *text)
+{
+    if (!text)
+        return NULL;
+    invariant(client->n_texts < sizeof client->texts / sizeof client->texts[0]);
+    return client->texts[client->n_texts++] = strdup(text);
+}
+
+void waiter_init(struct waiter *waiter)
+{
+    room_init(&waiter->room, "waiter", ROOM_LEAF);
+    waiter->done = false;
+}
+
+void waiter_tell(struct waiter *waiter)
+{
+    room_enter(&waiter->room);
+    waiter->done = true;
+    room_tell(&waiter->room);
+    room_leave(&waiter->room);
+}
+
+void waiter_wait(struct waiter *waiter)
+{
+    room_enter(&waiter->room);
+    while (!waiter->done)
+        room_wait(&waiter->room, -1);
+    room_leave(&waiter->room);
+    room_clear(&waiter->room);
+}
+
+struct visit {
+    struct post post;
+    void (*fn)(void *user);
+    void *user;
+    struct waiter waiter;
+};
+
+static void visit_run(struct post *post)
+{
+    struct visit *visit = list_entry(post, struct visit, post);
+    visit->fn(visit->user);
+    waiter_tell(&visit->waiter);
+}
+
+void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *user)
+{
+    struct visit visit = {.post.run = visit_run, .fn = fn, .user = user};
+    waiter_init(&visit.waiter);
+    loop_post(client->loop, &visit.post);
+    waiter_wait(&visit.waiter);
+}
+
+bool client_on_own_thread(const struct omq_client *client)
+{
+    return pthread_equal(pthread_self(), client->thread) || hands_mine(client->callbacks);
+}
+
+enum err client_callbacks(struct omq_client *client, struct hands **out)
+{
+    room_enter(&client->room);
+    enum err err = client->callbacks ? OK : hands_open(1, &client->callbacks);
+    *out = client->callbacks;
+    room_leave(&client->room);
+    return err;
+}
+
+/* ---- who we are ---- */
+
+static struct addr own_address(void)
+{
+    struct addr found = {.ip = {127, 0, 0, 1}, .ip_len = 4};
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0)
+        return found;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) &&
+            !(i->ifa_flags & IFF_LOOPBACK)) {
+            found = addr_from_sockaddr(i->ifa_addr);
+            break;
+        }
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+static void name_self(struct omq_client *client)
+{
+    static _Atomic unsigned next;
+    const struct omq_client_options *o = &client->options;
+    client->host = own_address();
+    client->host.port = 0;
+    char ip[ADDR_TEXT_MAX], instance[64];
+    addr_format_ip(&client->host, ip);
+    unsigned number = atomic_fetch_add(&next, 1);
+    (void)snprintf(instance, sizeof instance, "%d#%u", (int)getpid(), number);
+    (void)snprintf(client->id, sizeof client->id, "%.100s@%.100s%s%.40s", o->ip ? o->ip : ip,
+                   o->instance ? o->instance : instance, o->unit ? "@" : "",
+                   o->unit ? o->unit : "");
+    id_maker_init(&client->ids, &client->host, (uint16_t)getpid(),
+                  (uint32_t)dice_next(&client->dice));
+}
+
+/* ---- opening ---- */
+
+static bool options_copy(struct omq_client *client, const struct omq_client_options *options)
+{
+    struct omq_client_options *o = &client->options;
+    *o = *options;
+    const char **texts[] = {&o->names,  &o->names_url,  &o->instance,   &o->unit,
+                            &o->ip,     &o->access_key, &o->secret_key, &o->security_token,
+                            &o->tls_ca, &o->tls_cert,   &o->tls_key,    &o->state_dir};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const char *given = *texts[i];
+        *texts[i] = client_text(client, given);
+        if (given && !*texts[i])
+            return false;
+    }
+    if (o->timeout_ms <= 0)
+        o->timeout_ms = TIMEOUT_MS;
+    if (o->route_every_ms <= 0)
+        o->route_every_ms = ROUTE_EVERY_MS;
+    if (o->heartbeat_every_ms <= 0)
+        o->heartbeat_every_ms = HEART_EVERY_MS;
+    return true;
+}
+
+/* Brokers that no route names any more are hung up on. */
+struct wanted {
+    struct bytes address;
+    bool found;
+};
+
+static void wanted_look(void *user, struct bytes address, bool master)
+{
+    struct wanted *wanted = user;
+    (void)master;
+    wanted->found = wanted->found || bytes_equal(address, wanted->address);
+}
+
+static bool is_wanted(struct omq_client *client, struct bytes address)
+{
+    struct wanted wanted = {.address = address};
+    for (size_t i = 0; i < client->names.n; i++)
+        wanted_look(&wanted, bytes_str(client->names.addresses[i]), false);
+    routes_each(client, wanted_look, &wanted);
+    return wanted.found;
+}
+
+static void route_turn(void *user)
+{
+    struct omq_client *client = user;
+    routes_refresh(client);
+    peers_keep(client, is_wanted);
+}
+
+static void heart_turn(void *user)
+{
+    hearts_beat(user);
+}
+
+static void *loop_thread(void *arg)
+{
+    struct omq_client *client = arg;
+    loop_run(client->loop);
+    return NULL;
+}
+
+static enum err loop_begin(struct omq_client *client)
+{
+    enum err err = loop_open(&client->loop, client->clock, NULL, NULL);
+    if (!err)
+        err = calls_open(client);
+    if (!err)
+        err = timer_open(client->loop, route_turn, client, &client->route_timer);
+    if (!err)
+        err = timer_open(client->loop, heart_turn, client, &client->heart_timer);
+    if (err)
+        return err;
+    timer_start(client->route_timer, (uint64_t)client->options.route_every_ms,
+                (uint64_t)client->options.route_every_ms);
+    timer_start(client->heart_timer, HEART_FIRST_MS, (uint64_t)client->options.heartbeat_every_ms);
+    return pthread_create(&client->thread, NULL, loop_thread, client) == 0 ? OK : ERR_NO_MEMORY;
+}
+
+static void client_free(struct omq_client *client)
+{
+    if (client->loop)
+        loop_close(client->loop);
+    routes_close(client);
+    calls_close(client);
+    map_clear(&client->peers);
+    names_clear(&client->names);
+    room_clear(&client->room);
+    for (size_t i = 0; i < client->n_texts; i++)
+        free(client->texts[i]);
+    free(client);
+}
+
+int omq_client_open(const struct omq_client_options *options, struct omq_client **out,
+                    struct omq_error *why)
+{
+    if (!options || !out || !options->names)
+        return omq_fail(why, OMQ_INVALID, "a client needs name servers: set names to host:port");
+    struct omq_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return omq_fail(why, OMQ_NO_MEMORY, "no memory for a client");
+    client->clock = clock_system();
+    client->dice = dice_seeded(dice_seed_from_os());
+    room_init(&client->room, "client", ROOM_CORE);
+    map_init(&client->peers, dice_next(&client->dice));
+    map_init(&client->routes, dice_next(&client->dice));
+    list_init(&client->producers);
+    list_init(&client->calls.by_deadline);
+    /* It reads however much waits to be written: two sides that each wait for the other to read
+     * would wait for ever. What is under way is bounded by the producers. */
+    client->limits =
+        (struct io_limits){.max_conns = 4096, .out_high = SIZE_MAX, .out_max = SIZE_MAX};
+    if (why)
+        *why = (struct omq_error){0};
+    enum err err = options_copy(client, options) ? OK : ERR_NO_MEMORY;
+    if (!err)
+        err = names_parse(&client->names, client->options.names, why);
+    if (!err && client->names.n == 0)
+        err = ERR_INVALID;
+    if (!err) {
+        client->names.current = (size_t)dice_below(&client->dice, client->names.n);
+        name_self(client);
+        err = loop_begin(client);
+    }
+    if (err) {
+        client_free(client);
+        return why && why->text[0] ? why->code
+                                   : omq_fail(why, omq_code_of(err),
+                                              "the client cannot be opened: %s", err_text(err));
+    }
+    *out = client;
+    return OMQ_OK;
+}
+
+const char *omq_client_id(const struct omq_client *client)
+{
+    return client->id;
+}
+
+/* ---- closing ---- */
+
+static void drained(void *user)
+{
+    struct omq_client *client = user;
+    loop_stop(client->loop);
+}
+
+static void leave(void *user)
+{
+    struct omq_client *client = user;
+    timer_stop(client->route_timer);
+    timer_stop(client->heart_timer);
+    client->closing = true;
+    loop_drain(client->loop, drained, client); /* what was said is still sent */
+}
+
+/* What the application has left open. */
+struct first {
+    struct omq_client *client;
+    struct omq_producer *producer;
+};
+
+static void first_open(void *user)
+{
+    struct first *first = user;
+    struct link *link = list_first(&first->client->producers);
+    first->producer = link ? list_entry(link, struct omq_producer, link) : NULL;
+}
+
+void omq_client_close(struct omq_client *client)
+{
+    if (!client)
+        return;
+    if (client_on_own_thread(client)) {
+        client_log(client, OMQ_ERROR, "a client cannot be closed from its own callback");
+        return;
+    }
+    for (;;) {
+        struct first first = {.client = client};
+        client_on_loop(client, first_open, &first);
+        if (!first.producer)
+            break;
+        omq_producer_close(first.producer);
+    }
+    client_on_loop(client, leave, client);
+    (void)pthread_join(client->thread, NULL);
+    peers_close(client);
+    hands_close(client->callbacks);
+    client_free(client);
+}
+
+void omq_client_stats(const struct omq_client *client, struct omq_stats *out)
+{
+    *out = (struct omq_stats){
+        .sent = atomic_load(&client->stats.sent),
+        .send_retries = atomic_load(&client->stats.retries),
+        .send_failures = atomic_load(&client->stats.failures),
+        .connections = atomic_load(&client->stats.connections),
+        .reconnects = atomic_load(&client->stats.reconnects),
+    };
+}

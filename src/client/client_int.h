@@ -1,0 +1,268 @@
+/* client_int.h - the inside of liboncemq.
+ *
+ * One thread, the *loop*, owns everything that talks: servers by their address (*peers*), requests
+ * under way (*calls*), *routes*, what producers and consumers are about. What the application wants
+ * becomes a *job*: one allocation with copies of all it needs, posted to the loop and finished
+ * there. Nothing else crosses threads, so there is hardly anything to lock.
+ *
+ *     application                    loop                                  hands
+ *     omq_send        job ──post──►  route → queue → call … answer
+ *                         ◄─wake───  done
+ *     omq_send_async  job ──post──►  route → queue → call … answer ─────►  done(user, receipt)
+ *
+ * *Hands* are threads that call the application, which may keep them as long as it likes.
+ *
+ * A hop from thread to thread and back costs about 9 µs here beside a round trip of 12 on loopback,
+ * so a synchronous send does not read its socket itself.
+ */
+#ifndef CLIENT_CLIENT_INT_H
+#define CLIENT_CLIENT_INT_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/counted.h"
+#include "base/dice.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/room.h"
+#include "io/io.h"
+#include "msg/msg.h"
+#include "msg/route.h"
+#include "oncemq.h"
+#include "remoting/bodies.h"
+#include "remoting/codes.h"
+#include "remoting/remoting.h"
+
+#include <pthread.h>
+
+/* ---- failures ---- */
+
+/* Fills `why` if there is one; returns the code, so that `return omq_fail(…)` reads well. */
+int omq_fail(struct omq_error *why, int code, const char *format, ...) printf_like(3, 4);
+/* What a failure of ours is to the application. */
+int omq_code_of(enum err err);
+
+/* ---- peers and calls: peer.c ---- */
+
+struct peer;
+struct call;
+
+/* What came of a call. Valid while `done` runs. */
+struct answer {
+    enum err err;       /* OK: an answer has come, whatever it says */
+    const char *reason; /* of `err` */
+    bool maybe_done;    /* of `err`: the server may have got the request */
+    const struct head *head;
+    struct bytes body;
+};
+
+/* One request and its answer. Embedded in something of the caller's, which stays until `done` was
+ * called; that comes exactly once, never from inside call_start, and may free it. */
+struct call {
+    struct link by_peer;     /* in peer.waiting, until it is connected */
+    struct link by_deadline; /* in calls.by_deadline */
+    struct peer *peer;
+    uint64_t deadline_ns;
+    int32_t opaque; /* its place in calls.slots, and how often that was used */
+    bool sent;
+    bool ending; /* its end was known at once, and is on its way as a post */
+    struct post late;
+    enum err late_err;
+    const char *late_reason;
+
+    /* The caller's. */
+    int32_t code;
+    void (*put)(const struct call *call, struct frame_out *frame); /* its fields; NULL: none */
+    size_t room;       /* an upper bound for the text of all fields */
+    struct bytes body; /* stays until done */
+    void (*done)(struct call *call, const struct answer *answer);
+};
+
+struct calls {
+    struct call **slots;
+    uint16_t *turns; /* how often each was used */
+    uint32_t *free;  /* a stack of slots */
+    uint32_t n_free, cap;
+    struct list by_deadline; /* the nearest first */
+    struct timer *timer;
+    uint64_t timer_ns; /* what it is set to; 0: not set */
+};
+
+must_check enum err calls_open(struct omq_client *client);
+void calls_close(struct omq_client *client); /* all that are under way end with ERR_CLOSED */
+
+/* Loop. `address` is "host:port". */
+void call_start(struct omq_client *client, struct bytes address, struct call *call,
+                uint64_t timeout_ms);
+/* Loop. Forgets a call that is under way; `done` is not called. */
+void call_cancel(struct omq_client *client, struct call *call);
+/* Loop. A request that nobody answers; false: there is no connection just now. */
+bool say(struct omq_client *client, struct bytes address, struct call *call);
+/* Loop. Whether a connection to the address stands. */
+bool peer_connected(struct omq_client *client, struct bytes address);
+/* Loop. Hangs up on those that `wanted` does not name. */
+void peers_keep(struct omq_client *client,
+                bool (*wanted)(struct omq_client *client, struct bytes address));
+void peers_close(struct omq_client *client);
+
+/* A request from a server, to be answered or not. Loop. */
+struct asked {
+    struct omq_client *client;
+    struct peer *peer;
+    const struct head *head;
+    struct bytes body;
+};
+void asked_answer(const struct asked *asked, int32_t code, struct bytes remark, struct bytes body);
+void serve(const struct asked *asked); /* serve.c */
+
+/* ---- name servers: names.c ---- */
+
+#define NAMES_MAX 16
+
+struct names {
+    char *addresses[NAMES_MAX];
+    size_t n, current;
+};
+must_check enum err names_parse(struct names *names, const char *text, struct omq_error *why);
+void names_clear(struct names *names);
+
+/* A question to any name server: to the one that answered last, then to the others in turn. */
+struct name_call {
+    struct call call;
+    struct omq_client *client;
+    size_t left; /* servers that have not been tried */
+    uint64_t until_ns;
+    void (*done)(struct name_call *call, const struct answer *answer);
+};
+void name_call_start(struct omq_client *client, struct name_call *call, uint64_t timeout_ms);
+
+/* ---- routes: routes.c ---- */
+
+/* Who serves a topic, as it was when somebody asked. Never changes; counted. */
+struct topic_broker {
+    struct bytes name, master; /* `master` is empty while there is none */
+    struct bytes *others;      /* addresses of slaves */
+    size_t n_others;
+};
+struct topic_queue {
+    uint32_t broker; /* index */
+    int32_t id;
+};
+struct topic_route {
+    struct counted counted;
+    struct arena arena; /* everything below is in it */
+    struct topic_broker *brokers;
+    size_t n_brokers;
+    struct topic_queue *write, *read; /* by broker and number */
+    size_t n_write, n_read;
+    struct bytes text; /* the answer itself, to see whether it has changed */
+};
+/* Somebody who needs a route. */
+struct route_want {
+    struct link link;
+    /* Exactly once, perhaps from inside route_get. `route` has a count for the receiver; NULL:
+     * `answer` says why (a response code, or a failure). */
+    void (*ready)(struct route_want *want, struct topic_route *route, const struct answer *answer);
+};
+struct route_entry;
+
+/* Loop. From the cache, or asked for. `fresh`: asked for in any case. */
+void route_get(struct omq_client *client, struct bytes topic, bool fresh, struct route_want *want,
+               uint64_t timeout_ms);
+/* Loop. What the cache has now, with a count for the caller; NULL: nothing. */
+struct topic_route *route_cached(struct omq_client *client, struct bytes topic);
+/* Loop. An empty queue list is as good as none. */
+must_check enum err route_make(struct bytes body, struct topic_route **out);
+/* A topic that does not exist yet is sent to where the template is: TBW102. */
+must_check enum err route_make_template(const struct topic_route *template, int32_t queues,
+                                        struct topic_route **out);
+void routes_refresh(struct omq_client *client); /* loop, every route_every_ms */
+void routes_close(struct omq_client *client);
+/* Loop. Calls `each` for every broker address of all routes, masters first. */
+void routes_each(struct omq_client *client,
+                 void (*each)(void *user, struct bytes address, bool master), void *user);
+
+/* ---- hands: hands.c ---- */
+
+/* Threads that call the application. Tasks begin in the order in which they came. */
+struct task {
+    struct link link;
+    void (*run)(struct task *task);
+};
+struct hands;
+must_check enum err hands_open(unsigned threads, struct hands **out);
+void hands_give(struct hands *hands, struct task *task); /* any thread */
+bool hands_mine(const struct hands *hands);              /* the calling thread is one of them */
+void hands_close(struct hands *hands);                   /* runs what is left, then ends */
+
+/* ---- the client: client.c ---- */
+
+struct omq_client {
+    struct omq_client_options options; /* its texts are copies */
+    char *texts[16];
+    size_t n_texts;
+    char id[256];
+    struct addr host; /* the address in it, for message ids */
+    struct clock *clock;
+    struct dice dice;
+    struct loop *loop;
+    pthread_t thread;
+    struct io_limits limits;
+    struct timer *route_timer, *heart_timer;
+    struct hands *callbacks; /* one thread, made when first needed; guarded by `room` */
+    struct room room;
+
+    /* The loop's own. */
+    struct calls calls;
+    struct map peers;  /* address → struct peer */
+    struct map routes; /* topic → struct route_entry */
+    struct names names;
+    struct list producers;
+    struct id_maker ids;
+    bool closing;
+
+    struct {
+        _Atomic uint64_t sent, retries, failures, connections, reconnects;
+    } stats;
+};
+
+/* Runs `fn` on the loop and waits for it. Not from the loop. */
+void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *user);
+bool client_on_own_thread(const struct omq_client *client);
+must_check enum err client_callbacks(struct omq_client *client, struct hands **out);
+void client_log(struct omq_client *client, int level, const char *format, ...) printf_like(3, 4);
+char *client_text(struct omq_client *client, const char *text); /* a copy; NULL stays NULL */
+
+/* What the application waits for: filled and told by the loop. */
+struct waiter {
+    struct room room;
+    bool done;
+};
+void waiter_init(struct waiter *waiter);
+void waiter_tell(struct waiter *waiter); /* any thread, once; the waiter may be gone afterwards */
+void waiter_wait(struct waiter *waiter); /* and clears it */
+
+/* ---- producers: producer.c, send.c ---- */
+
+struct omq_producer {
+    struct omq_client *client;
+    struct link link; /* in client.producers */
+    struct omq_producer_options options;
+    char *group, *trace_topic;
+    uint64_t next;          /* loop: round robin */
+    struct list jobs;       /* loop: under way */
+    bool closing;           /* loop */
+    struct waiter *leaving; /* loop: told when `jobs` is empty */
+    _Atomic int in_flight;
+};
+/* Loop. Ends what is under way. */
+void jobs_end(struct omq_producer *producer);
+
+/* ---- heartbeats: heart.c ---- */
+
+void hearts_beat(struct omq_client *client); /* loop: to all brokers that are known */
+void heart_leave(struct omq_client *client, struct bytes producer_group,
+                 struct bytes consumer_group); /* loop: unregisters, without waiting */
+
+#endif

@@ -1,0 +1,83 @@
+/* hands.c - threads that call the application.
+ *
+ * Room: the list of tasks (leaf). A thread that is done with its task takes the next one without
+ * being woken. */
+#include "client/client_int.h"
+
+#include <stdlib.h>
+
+struct hands {
+    struct room room;
+    struct list tasks;
+    bool closing;
+    unsigned n;
+    pthread_t threads[];
+};
+
+static _Thread_local const struct hands *hands_inside;
+
+static void *hand_run(void *arg)
+{
+    struct hands *hands = arg;
+    hands_inside = hands;
+    room_enter(&hands->room);
+    for (;;) {
+        struct link *next = list_pop(&hands->tasks);
+        if (!next && hands->closing)
+            break;
+        if (!next) {
+            room_wait(&hands->room, -1);
+            continue;
+        }
+        room_leave(&hands->room);
+        struct task *task = list_entry(next, struct task, link);
+        task->run(task);
+        room_enter(&hands->room);
+    }
+    room_leave(&hands->room);
+    return NULL;
+}
+
+enum err hands_open(unsigned threads, struct hands **out)
+{
+    struct hands *hands = calloc(1, sizeof *hands + threads * sizeof hands->threads[0]);
+    if (!hands)
+        return ERR_NO_MEMORY;
+    room_init(&hands->room, "hands", ROOM_LEAF);
+    list_init(&hands->tasks);
+    for (; hands->n < threads; hands->n++) {
+        if (pthread_create(&hands->threads[hands->n], NULL, hand_run, hands) != 0) {
+            hands_close(hands);
+            return ERR_NO_MEMORY;
+        }
+    }
+    *out = hands;
+    return OK;
+}
+
+void hands_give(struct hands *hands, struct task *task)
+{
+    room_enter(&hands->room);
+    list_add_tail(&hands->tasks, &task->link);
+    room_tell_one(&hands->room);
+    room_leave(&hands->room);
+}
+
+bool hands_mine(const struct hands *hands)
+{
+    return hands && hands_inside == hands;
+}
+
+void hands_close(struct hands *hands)
+{
+    if (!hands)
+        return;
+    room_enter(&hands->room);
+    hands->closing = true;
+    room_tell(&hands->room);
+    room_leave(&hands->room);
+    for (unsigned i = 0; i < hands->n; i++)
+        (void)pthread_join(hands->threads[i], NULL);
+    room_clear(&hands->room);
+    free(hands);
+}
