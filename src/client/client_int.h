@@ -154,7 +154,8 @@ struct topic_route {
     struct arena arena; /* everything below is in it */
     struct topic_broker *brokers;
     size_t n_brokers;
-    struct topic_queue *write, *read; /* by broker and number */
+    struct topic_queue *write, *read;           /* by broker and number */
+    struct omq_queue *write_names, *read_names; /* the same, as the application sees them */
     size_t n_write, n_read;
     struct bytes text; /* the answer itself, to see whether it has changed */
 };
@@ -173,10 +174,10 @@ void route_get(struct omq_client *client, struct bytes topic, bool fresh, struct
 /* Loop. What the cache has now, with a count for the caller; NULL: nothing. */
 struct topic_route *route_cached(struct omq_client *client, struct bytes topic);
 /* Loop. An empty queue list is as good as none. */
-must_check enum err route_make(struct bytes body, struct topic_route **out);
+must_check enum err route_make(struct bytes topic, struct bytes body, struct topic_route **out);
 /* A topic that does not exist yet is sent to where the template is: TBW102. */
-must_check enum err route_make_template(const struct topic_route *template, int32_t queues,
-                                        struct topic_route **out);
+must_check enum err route_make_template(const struct topic_route *template, struct bytes topic,
+                                        int32_t queues, struct topic_route **out);
 void routes_refresh(struct omq_client *client); /* loop, every route_every_ms */
 void routes_close(struct omq_client *client);
 /* Loop. Calls `each` for every broker address of all routes, masters first. */

@@ -122,6 +122,43 @@ static enum err queues_make(struct topic_route *out, const struct route *route)
     return err;
 }
 
+/* Text with an end, in the arena; NULL: no room. */
+static const char *text_of(struct arena *arena, struct bytes b)
+{
+    char *text = arena_alloc(arena, b.len + 1);
+    if (text && b.len > 0)
+        memcpy(text, b.at, b.len);
+    return text;
+}
+
+static enum err names_make(struct topic_route *out, const char *topic, const char *const *brokers,
+                           const struct topic_queue *queues, size_t n, struct omq_queue **names)
+{
+    *names = arena_alloc(&out->arena, (n + 1) * sizeof **names);
+    for (size_t i = 0; *names && i < n; i++)
+        (*names)[i] = (struct omq_queue){
+            .topic = topic, .broker = brokers[queues[i].broker], .id = queues[i].id};
+    return *names ? OK : ERR_TOO_BIG;
+}
+
+static enum err all_names_make(struct topic_route *out, struct bytes topic)
+{
+    const char *topic_text = text_of(&out->arena, topic);
+    const char **brokers = arena_alloc(&out->arena, (out->n_brokers + 1) * sizeof *brokers);
+    if (!topic_text || !brokers)
+        return ERR_TOO_BIG;
+    for (size_t i = 0; i < out->n_brokers; i++) {
+        brokers[i] = text_of(&out->arena, out->brokers[i].name);
+        if (!brokers[i])
+            return ERR_TOO_BIG;
+    }
+    enum err err =
+        names_make(out, topic_text, brokers, out->write, out->n_write, &out->write_names);
+    if (!err)
+        err = names_make(out, topic_text, brokers, out->read, out->n_read, &out->read_names);
+    return err;
+}
+
 static struct topic_route *route_alloc(void)
 {
     struct arena arena;
@@ -134,7 +171,7 @@ static struct topic_route *route_alloc(void)
     return route;
 }
 
-enum err route_make(struct bytes body, struct topic_route **out)
+enum err route_make(struct bytes topic, struct bytes body, struct topic_route **out)
 {
     struct topic_route *made = route_alloc();
     if (!made)
@@ -147,6 +184,8 @@ enum err route_make(struct bytes body, struct topic_route **out)
         err = brokers_make(made, &route);
     if (!err)
         err = queues_make(made, &route);
+    if (!err)
+        err = all_names_make(made, topic);
     if (err)
         counted_drop(&made->counted);
     else
@@ -154,17 +193,20 @@ enum err route_make(struct bytes body, struct topic_route **out)
     return err;
 }
 
-enum err route_make_template(const struct topic_route *template, int32_t queues,
+enum err route_make_template(const struct topic_route *template, struct bytes topic, int32_t queues,
                              struct topic_route **out)
 {
     struct topic_route *made;
-    enum err err = route_make(template->text, &made);
+    enum err err = route_make(topic, template->text, &made);
     if (err)
         return err;
     size_t kept = 0;
-    for (size_t i = 0; i < made->n_write; i++)
-        if (made->write[i].id < queues)
-            made->write[kept++] = made->write[i];
+    for (size_t i = 0; i < made->n_write; i++) {
+        if (made->write[i].id >= queues)
+            continue;
+        made->write_names[kept] = made->write_names[i];
+        made->write[kept++] = made->write[i];
+    }
     made->n_write = kept;
     *out = made;
     return OK;
@@ -211,7 +253,8 @@ static void entry_answered(struct name_call *call, const struct answer *answer)
     struct topic_route *fresh = NULL;
     if (!answer->err && answer->head->code == RES_SUCCESS) {
         bool same = entry->route && bytes_equal(entry->route->text, answer->body);
-        told.err = same ? OK : route_make(answer->body, &fresh);
+        told.err =
+            same ? OK : route_make(bytes_of(entry->topic, entry->topic_len), answer->body, &fresh);
         told.reason = "the name server's answer cannot be read";
     } else if (!answer->err && answer->head->code == RES_TOPIC_NOT_EXIST && entry->route) {
         counted_drop(&take(&entry->route)->counted);

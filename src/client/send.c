@@ -281,7 +281,8 @@ static void template_ready(struct route_want *want, struct topic_route *route,
     struct job *job = list_entry(want, struct job, want);
     struct omq_producer *producer = job->producer;
     if (route) {
-        enum err err = route_make_template(route, producer->options.queues, &job->route);
+        enum err err =
+            route_make_template(route, job->topic, producer->options.queues, &job->route);
         counted_drop(&route->counted);
         if (!err) {
             job->template = true;
