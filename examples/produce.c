@@ -14,8 +14,7 @@ int main(int argc, char **argv)
     struct omq_producer *producer = NULL;
     struct omq_receipt receipt;
     struct omq_error why;
-    int code =
-        omq_client_open(&(struct omq_client_options){.names = names}, &client, &why);
+    int code = omq_client_open(&(struct omq_client_options){.names = names}, &client, &why);
     if (!code)
         code = omq_producer_open(client, &(struct omq_producer_options){.group = "greeters"},
                                  &producer, &why);

@@ -1,5 +1,5 @@
 /* client.c - opening and closing; the loop's thread and its timers. */
-#include "client/client_int.h"
+#include "client/consumer_int.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -83,13 +83,13 @@ void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *use
 
 bool client_on_own_thread(const struct omq_client *client)
 {
-    return pthread_equal(pthread_self(), client->thread) || hands_mine(client->callbacks);
+    return pthread_equal(pthread_self(), client->thread) || hands_of(client);
 }
 
 enum err client_callbacks(struct omq_client *client, struct hands **out)
 {
     room_enter(&client->room);
-    enum err err = client->callbacks ? OK : hands_open(1, &client->callbacks);
+    enum err err = client->callbacks ? OK : hands_open(client, 1, &client->callbacks);
     *out = client->callbacks;
     room_leave(&client->room);
     return err;
@@ -241,6 +241,7 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
     map_init(&client->peers, dice_next(&client->dice));
     map_init(&client->routes, dice_next(&client->dice));
     list_init(&client->producers);
+    list_init(&client->consumers);
     list_init(&client->calls.by_deadline);
     /* It reads however much waits to be written: two sides that each wait for the other to read
      * would wait for ever. What is under way is bounded by the producers. */
@@ -294,6 +295,7 @@ static void leave(void *user)
 struct first {
     struct omq_client *client;
     struct omq_producer *producer;
+    struct omq_consumer *consumer;
 };
 
 static void first_open(void *user)
@@ -301,6 +303,8 @@ static void first_open(void *user)
     struct first *first = user;
     struct link *link = list_first(&first->client->producers);
     first->producer = link ? list_entry(link, struct omq_producer, link) : NULL;
+    link = list_first(&first->client->consumers);
+    first->consumer = link ? list_entry(link, struct omq_consumer, link) : NULL;
 }
 
 void omq_client_close(struct omq_client *client)
@@ -314,8 +318,9 @@ void omq_client_close(struct omq_client *client)
     for (;;) {
         struct first first = {.client = client};
         client_on_loop(client, first_open, &first);
-        if (!first.producer)
+        if (!first.producer && !first.consumer)
             break;
+        omq_consumer_close(first.consumer);
         omq_producer_close(first.producer);
     }
     client_on_loop(client, leave, client);

@@ -32,6 +32,7 @@
 #include "oncemq.h"
 #include "remoting/bodies.h"
 #include "remoting/codes.h"
+#include "remoting/fields.h"
 #include "remoting/remoting.h"
 
 #include <pthread.h>
@@ -192,10 +193,11 @@ struct task {
     void (*run)(struct task *task);
 };
 struct hands;
-must_check enum err hands_open(unsigned threads, struct hands **out);
+must_check enum err hands_open(const struct omq_client *client, unsigned threads,
+                               struct hands **out);
 void hands_give(struct hands *hands, struct task *task); /* any thread */
-bool hands_mine(const struct hands *hands);              /* the calling thread is one of them */
-void hands_close(struct hands *hands);                   /* runs what is left, then ends */
+bool hands_of(const struct omq_client *client); /* the calling thread is one of its hands */
+void hands_close(struct hands *hands);          /* runs what is left, then ends */
 
 /* ---- the client: client.c ---- */
 
@@ -219,7 +221,7 @@ struct omq_client {
     struct map peers;  /* address → struct peer */
     struct map routes; /* topic → struct route_entry */
     struct names names;
-    struct list producers;
+    struct list producers, consumers;
     struct id_maker ids;
     bool closing;
 

@@ -9,17 +9,18 @@
 struct hands {
     struct room room;
     struct list tasks;
+    const struct omq_client *client;
     bool closing;
     unsigned n;
     pthread_t threads[];
 };
 
-static _Thread_local const struct hands *hands_inside;
+static _Thread_local const struct omq_client *hand_of; /* the client that this thread serves */
 
 static void *hand_run(void *arg)
 {
     struct hands *hands = arg;
-    hands_inside = hands;
+    hand_of = hands->client;
     room_enter(&hands->room);
     for (;;) {
         struct link *next = list_pop(&hands->tasks);
@@ -38,13 +39,14 @@ static void *hand_run(void *arg)
     return NULL;
 }
 
-enum err hands_open(unsigned threads, struct hands **out)
+enum err hands_open(const struct omq_client *client, unsigned threads, struct hands **out)
 {
     struct hands *hands = calloc(1, sizeof *hands + threads * sizeof hands->threads[0]);
     if (!hands)
         return ERR_NO_MEMORY;
     room_init(&hands->room, "hands", ROOM_LEAF);
     list_init(&hands->tasks);
+    hands->client = client;
     for (; hands->n < threads; hands->n++) {
         if (pthread_create(&hands->threads[hands->n], NULL, hand_run, hands) != 0) {
             hands_close(hands);
@@ -63,9 +65,9 @@ void hands_give(struct hands *hands, struct task *task)
     room_leave(&hands->room);
 }
 
-bool hands_mine(const struct hands *hands)
+bool hands_of(const struct omq_client *client)
 {
-    return hands && hands_inside == hands;
+    return hand_of == client;
 }
 
 void hands_close(struct hands *hands)

@@ -2,7 +2,7 @@
  *
  * A broker that has something to ask a group (what became of a transaction, who waits for this
  * reply) finds it by its heartbeats, and forgets a client that was silent for two minutes. */
-#include "client/client_int.h"
+#include "client/consumer_int.h"
 
 #include <stdlib.h>
 
@@ -23,20 +23,72 @@ static void beat_done(struct call *call, const struct answer *answer)
     free(beat);
 }
 
+static enum err consumer_describe(const struct omq_consumer *consumer, struct arena *arena,
+                                  struct heart_consumer *out)
+{
+    static const char *const starts[] = {"CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_FIRST_OFFSET",
+                                         "CONSUME_FROM_TIMESTAMP"};
+    size_t n = 0;
+    list_each(k, &consumer->subs)
+        n++;
+    *out = (struct heart_consumer){
+        .group = bytes_str(consumer->group),
+        .from_where = bytes_str(starts[consumer->options.start]),
+        .type = CONSUME_PASSIVELY,
+        .model = consumer->options.spread == OMQ_BROADCAST ? MODEL_BROADCASTING : MODEL_CLUSTERING,
+        .subs = arena_alloc(arena, (n + 1) * sizeof *out->subs),
+    };
+    if (!out->subs)
+        return ERR_NO_MEMORY;
+    list_each(k, &consumer->subs) {
+        const struct sub *sub = list_entry(k, struct sub, link);
+        out->subs[out->n_subs++] = (struct heart_subscription){
+            .topic = bytes_str(sub->topic),
+            .expression = bytes_str(sub->expression),
+            .expression_type = sub->sql ? BYTES("SQL92") : BYTES("TAG"),
+            .version = sub->version,
+            .tags = sub->tags,
+            .n_tags = sub->n_tags,
+        };
+    }
+    return OK;
+}
+
+static enum err describe(const struct omq_client *client, struct arena *arena, struct heartbeat *h)
+{
+    size_t producers = 0, consumers = 0;
+    list_each(k, &client->producers)
+        producers++;
+    list_each(k, &client->consumers)
+        consumers++;
+    *h = (struct heartbeat){
+        .client_id = bytes_str(client->id),
+        .producers = arena_alloc(arena, (producers + 1) * sizeof *h->producers),
+        .consumers = arena_alloc(arena, (consumers + 1) * sizeof *h->consumers),
+    };
+    if (!h->producers || !h->consumers)
+        return ERR_NO_MEMORY;
+    list_each(k, &client->producers)
+        h->producers[h->n_producers++] = bytes_str(list_entry(k, struct omq_producer, link)->group);
+    enum err err = OK;
+    list_each(k, &client->consumers) {
+        if (!err)
+            err = consumer_describe(list_entry(k, struct omq_consumer, link), arena,
+                                    &h->consumers[h->n_consumers++]);
+    }
+    return err;
+}
+
 static enum err body_make(struct omq_client *client, struct buf *out)
 {
-    size_t n = 0;
-    list_each(k, &client->producers)
-        n++;
-    struct bytes *groups = calloc(n + 1, sizeof *groups);
-    if (!groups)
-        return ERR_NO_MEMORY;
-    struct heartbeat h = {.client_id = bytes_str(client->id), .producers = groups};
-    list_each(k, &client->producers)
-        groups[h.n_producers++] = bytes_str(list_entry(k, struct omq_producer, link)->group);
-    heartbeat_write(out, &h);
-    free(groups);
-    return out->err;
+    struct arena arena;
+    arena_init(&arena, HEARTBEAT_MAX);
+    struct heartbeat h;
+    enum err err = describe(client, &arena, &h);
+    if (!err)
+        heartbeat_write(out, &h);
+    arena_clear(&arena);
+    return err ? err : out->err;
 }
 
 struct beating {
@@ -48,7 +100,8 @@ struct beating {
 static void beat_start(void *user, struct bytes address, bool master)
 {
     struct beating *beating = user;
-    if (!master || map_get(&beating->told, address))
+    bool produces_only = list_empty(&beating->client->consumers);
+    if ((!master && produces_only) || map_get(&beating->told, address))
         return; /* those who only produce have nothing to do with slaves */
     struct beat *beat = calloc(1, sizeof *beat + beating->body.len);
     if (!beat || map_put(&beating->told, address, beat)) {
@@ -69,7 +122,7 @@ static void beat_start(void *user, struct bytes address, bool master)
 void hearts_beat(struct omq_client *client)
 {
     loop_here(client->loop);
-    if (list_empty(&client->producers))
+    if (list_empty(&client->producers) && list_empty(&client->consumers))
         return;
     struct buf body = buf_upto(HEARTBEAT_MAX);
     struct beating beating = {.client = client};

@@ -1,8 +1,15 @@
 /* serve.c - what servers ask of us. */
-#include "client/client_int.h"
+#include "client/consumer_int.h"
 
 void serve(const struct asked *asked)
 {
-    asked_answer(asked, RES_REQUEST_CODE_NOT_SUPPORTED,
-                 BYTES("this client does not know the request"), (struct bytes){0});
+    switch (asked->head->code) {
+    case REQ_NOTIFY_CONSUMER_IDS_CHANGED:
+        consumers_changed(asked->client, head_field(asked->head, BYTES("consumerGroup")));
+        break;
+    default:
+        asked_answer(asked, RES_REQUEST_CODE_NOT_SUPPORTED,
+                     BYTES("this client does not know the request"), (struct bytes){0});
+        break;
+    }
 }

@@ -151,5 +151,7 @@ must_check enum err mode_body_read(struct bytes body, struct arena *arena, struc
 
 /* {"consumerIdList":[…]} */
 void consumer_list_write(struct buf *out, const struct bytes *client_ids, size_t n);
+must_check enum err consumer_list_read(struct bytes body, struct arena *arena,
+                                       struct bytes **client_ids, size_t *n);
 
 #endif

@@ -90,3 +90,13 @@ void consumer_list_write(struct buf *out, const struct bytes *client_ids, size_t
     texts_write(&w, client_ids, n);
     json_close(&w);
 }
+
+enum err consumer_list_read(struct bytes body, struct arena *arena, struct bytes **client_ids,
+                            size_t *n)
+{
+    const struct json *doc;
+    enum err err = object_parse(body, arena, &doc);
+    if (err)
+        return err;
+    return texts_read(json_member(doc, "consumerIdList"), arena, client_ids, n);
+}

@@ -1,0 +1,352 @@
+/* lane.c - one queue that is ours: pulling from it. */
+#include "client/consumer_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PULL_TIMEOUT_MS 30000
+#define PULL_SUSPEND_MS 15000
+#define REST_FULL_MS    50
+#define REST_PAUSED_MS  1000
+#define REST_TROUBLE_MS 3000
+#define REST_UNKNOWN_MS 1000
+#define LOCK_TRUST_NS   (UINT64_C(30) * 1000000000)
+
+static void pull(struct lane *lane);
+
+/* ---- life ---- */
+
+static void lane_rested(void *user)
+{
+    struct lane *lane = user;
+    if (lane->state == LANE_RESTING)
+        lane_go(lane);
+}
+
+static void lane_again(void *user)
+{
+    struct lane *lane = user;
+    lane->suspended = false;
+    work_give(lane);
+}
+
+enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue)
+{
+    size_t topic_size = strlen(queue->topic) + 1, broker_size = strlen(queue->broker) + 1;
+    struct lane *lane = calloc(1, sizeof *lane + topic_size + broker_size);
+    if (!lane)
+        return ERR_NO_MEMORY;
+    char *text = (char *)(lane + 1);
+    lane->queue.topic = memcpy(text, queue->topic, topic_size);
+    lane->queue.broker = memcpy(text + topic_size, queue->broker, broker_size);
+    lane->queue.id = queue->id;
+    lane->retry = strcmp(queue->topic, consumer->retry_topic) == 0;
+    lane->consumer = consumer;
+    lane->told = -1;
+    lane->pulled_ns = clock_ns(consumer->client->clock);
+    list_init(&lane->held);
+    enum err err = timer_open(consumer->client->loop, lane_rested, lane, &lane->timer);
+    if (!err)
+        err = timer_open(consumer->client->loop, lane_again, lane, &lane->again);
+    if (err) {
+        if (lane->timer)
+            timer_close(lane->timer);
+        free(lane);
+        return err;
+    }
+    list_add_tail(&consumer->lanes, &lane->link);
+    lane->wanted = true;
+    lane->state = LANE_RESTING;
+    if (!consumer_locks(consumer))
+        lane_go(lane); /* else when it is locked */
+    return OK;
+}
+
+/* What nobody works on is let go; what somebody does is theirs to free. */
+static void held_clear(struct lane *lane)
+{
+    list_each(k, &lane->held) {
+        struct held *held = list_entry(k, struct held, link);
+        list_remove(&held->link);
+        if (held->taken)
+            held->done = true;
+        else
+            held_free(held);
+    }
+    lane->n_held = lane->bytes_held = 0;
+}
+
+void lane_let_go(struct lane *lane)
+{
+    if (lane->state != LANE_DROPPED || lane->calling || lane->out > 0)
+        return;
+    timer_close(lane->timer);
+    timer_close(lane->again);
+    free(lane);
+}
+
+void lane_drop(struct lane *lane)
+{
+    struct omq_client *client = lane->consumer->client;
+    if (lane->started)
+        offset_tell(lane);
+    if (lane->locked)
+        unlock(lane);
+    timer_stop(lane->timer);
+    timer_stop(lane->again);
+    if (lane->calling && !lane->call.ending) {
+        call_cancel(client, &lane->call);
+        lane->calling = false;
+    }
+    list_remove(&lane->link);
+    held_clear(lane);
+    lane->state = LANE_DROPPED;
+    lane_let_go(lane);
+}
+
+int64_t lane_offset(const struct lane *lane)
+{
+    if (!lane->started)
+        return -1;
+    const struct link *first = list_first(&lane->held);
+    return first ? list_entry(first, struct held, link)->delivery.offset : lane->seen;
+}
+
+void lane_rest(struct lane *lane, uint64_t ms)
+{
+    lane->state = LANE_RESTING;
+    timer_start(lane->timer, ms, 0);
+}
+
+/* Goes on elsewhere: an operator wants it, or what was to be read is no more. */
+static void lane_move(struct lane *lane, int64_t offset)
+{
+    held_clear(lane);
+    lane->next = lane->seen = offset;
+    offset_tell(lane);
+}
+
+/* ---- may it pull? ---- */
+
+static bool lock_stands(const struct lane *lane)
+{
+    return lane->locked &&
+           clock_ns(lane->consumer->client->clock) - lane->locked_ns < LOCK_TRUST_NS;
+}
+
+static bool is_full(const struct lane *lane)
+{
+    const struct omq_consumer_options *o = &lane->consumer->options;
+    if (lane->n_held > (size_t)o->max_messages ||
+        lane->bytes_held > (size_t)o->max_mib * 1024 * 1024)
+        return true;
+    return !o->ordered && lane->n_held > 0 && lane->seen - lane_offset(lane) > o->max_span;
+}
+
+void lane_go(struct lane *lane)
+{
+    const struct omq_consumer *consumer = lane->consumer;
+    if (lane->state == LANE_DROPPED || lane->calling || consumer->closing)
+        return;
+    if (consumer_locks(consumer) && !lock_stands(lane)) {
+        lane_rest(lane, REST_TROUBLE_MS); /* locks_renew calls us earlier */
+        return;
+    }
+    if (!lane->started) {
+        lane->state = LANE_STARTING;
+        offsets_start(lane);
+        return;
+    }
+    if (consumer->paused)
+        lane_rest(lane, REST_PAUSED_MS);
+    else if (is_full(lane))
+        lane_rest(lane, REST_FULL_MS);
+    else
+        pull(lane);
+}
+
+/* ---- whom to ask ---- */
+
+/* The address of the lane's broker; `*route` is a count that it is a slice of. Empty: not known. */
+struct bytes lane_broker(struct lane *lane, bool master, struct topic_route **route)
+{
+    struct omq_client *client = lane->consumer->client;
+    *route = route_cached(client, bytes_str(lane->queue.topic));
+    for (size_t i = 0; *route && i < (*route)->n_brokers; i++) {
+        const struct topic_broker *broker = &(*route)->brokers[i];
+        if (!bytes_equal(broker->name, bytes_str(lane->queue.broker)))
+            continue;
+        if (!master && broker->n_others > 0 && (lane->pull_broker != 0 || !broker->master.len))
+            return broker->others[0];
+        return broker->master;
+    }
+    return (struct bytes){0};
+}
+
+/* ---- pulling ---- */
+
+static void put_pull(const struct call *call, struct frame_out *f)
+{
+    const struct lane *lane = list_entry(call, struct lane, call);
+    struct omq_consumer *consumer = lane->consumer;
+    const struct sub *sub = sub_find(consumer, lane->queue.topic);
+    int64_t done = consumer->options.spread == OMQ_CLUSTER ? lane_offset(lane) : -1;
+    frame_put(f, BYTES("consumerGroup"), bytes_str(consumer->group));
+    frame_put(f, BYTES("topic"), bytes_str(lane->queue.topic));
+    frame_put_int(f, BYTES("queueId"), lane->queue.id);
+    frame_put_int(f, BYTES("queueOffset"), lane->next);
+    frame_put_int(f, BYTES("maxMsgNums"), consumer->options.pull_batch);
+    frame_put_int(f, BYTES("sysFlag"), PULL_SUSPEND | (done > 0 ? PULL_COMMIT : 0));
+    frame_put_int(f, BYTES("commitOffset"), done > 0 ? done : 0);
+    frame_put_int(f, BYTES("suspendTimeoutMillis"), PULL_SUSPEND_MS);
+    frame_put_int(f, BYTES("subVersion"), sub ? sub->version : 0);
+    frame_put(f, BYTES("expressionType"), sub && sub->sql ? BYTES("SQL92") : BYTES("TAG"));
+    frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
+}
+
+static void pulled(struct call *call, const struct answer *answer);
+
+static void pull(struct lane *lane)
+{
+    struct omq_client *client = lane->consumer->client;
+    struct topic_route *route;
+    struct bytes address = lane_broker(lane, false, &route);
+    if (!address.len) {
+        if (route)
+            counted_drop(&route->counted);
+        lane_rest(lane, REST_TROUBLE_MS);
+        return;
+    }
+    lane->state = LANE_PULLING;
+    lane->pulled_ns = clock_ns(client->clock);
+    lane->calling = true;
+    lane->call = (struct call){
+        .code = REQ_PULL_MESSAGE,
+        .put = put_pull,
+        .room =
+            strlen(lane->consumer->group) + strlen(lane->queue.topic) + strlen(lane->queue.broker),
+        .done = pulled,
+    };
+    call_start(client, address, &lane->call, PULL_TIMEOUT_MS);
+    counted_drop(&route->counted);
+}
+
+/* ---- what came ---- */
+
+static void held_add(struct lane *lane, struct held *held)
+{
+    list_add_tail(&lane->held, &held->link);
+    lane->n_held++;
+    lane->bytes_held += held->size;
+}
+
+/* False: it cannot be read. Those before it are kept, and it is asked for again: to pass over it
+ * would be to lose it. */
+static bool record_take(struct lane *lane, struct parcel *parcel, const struct record *record)
+{
+    if (record->queue_offset < lane->seen)
+        return true; /* known: the answer overlaps */
+    struct held *held;
+    enum err err = held_make(parcel, record, &lane->queue, &held);
+    if (err)
+        return false;
+    lane->seen = record->queue_offset + 1;
+    const struct sub *sub = sub_find(lane->consumer, lane->queue.topic);
+    if (sub && !lane->retry && !sub_wants(sub, held->delivery.tag)) {
+        held_free(held); /* another tag with the same hash */
+        return true;
+    }
+    held_add(lane, held);
+    atomic_fetch_add_explicit(&lane->consumer->stats.received, 1, memory_order_relaxed);
+    return true;
+}
+
+static bool records_take(struct lane *lane, struct bytes body)
+{
+    struct parcel *parcel = parcel_make(body);
+    if (!parcel)
+        return false;
+    struct bytes rest = {parcel->bytes, parcel->len};
+    bool good = true;
+    while (good && rest.len > 0) {
+        struct record record;
+        good = record_decode(rest, &record) == OK && record_take(lane, parcel, &record);
+        if (good)
+            rest = bytes_from(rest, record.size);
+    }
+    counted_drop(&parcel->counted);
+    return good;
+}
+
+static void found(struct lane *lane, const struct answer *answer, int64_t next)
+{
+    if (!records_take(lane, answer->body)) {
+        client_log(lane->consumer->client, OMQ_ERROR,
+                   "a message of %s:%d of topic %s behind offset %lld cannot be read; asking again",
+                   lane->queue.broker, lane->queue.id, lane->queue.topic, (long long)lane->seen);
+        lane->next = lane->seen;
+        lane_rest(lane, REST_TROUBLE_MS);
+        work_give(lane);
+        return;
+    }
+    lane->next = next;
+    if (next > lane->seen)
+        lane->seen = next; /* what lies between was not for us */
+    work_give(lane);
+    lane_go(lane);
+}
+
+static void pull_refused(struct lane *lane, const struct answer *answer)
+{
+    struct omq_client *client = lane->consumer->client;
+    int32_t code = answer->head->code;
+    if (code == RES_SUBSCRIPTION_NOT_EXIST || code == RES_SUBSCRIPTION_NOT_LATEST) {
+        hearts_beat(client); /* the broker has forgotten us, or does not know us yet */
+        lane_rest(lane, REST_UNKNOWN_MS);
+        return;
+    }
+    client_log(client, OMQ_WARN, "a pull from %s:%d of topic %s is refused: %.*s (code %d)",
+               lane->queue.broker, lane->queue.id, lane->queue.topic,
+               BYTES_ARG(answer->head->remark), code);
+    lane_rest(lane, REST_TROUBLE_MS);
+}
+
+static void pulled(struct call *call, const struct answer *answer)
+{
+    struct lane *lane = list_entry(call, struct lane, call);
+    lane->calling = false;
+    if (lane->state == LANE_DROPPED) {
+        lane_let_go(lane);
+        return;
+    }
+    if (answer->err) {
+        lane_rest(lane, answer->err == ERR_TIMEOUT ? 0 : REST_UNKNOWN_MS);
+        return;
+    }
+    int64_t next, broker;
+    if (!bytes_to_i64(head_field(answer->head, BYTES("nextBeginOffset")), &next) || next < 0)
+        next = lane->next;
+    if (bytes_to_i64(head_field(answer->head, BYTES("suggestWhichBrokerId")), &broker))
+        lane->pull_broker = broker;
+    switch (answer->head->code) {
+    case RES_SUCCESS:
+        found(lane, answer, next);
+        break;
+    case RES_PULL_NOT_FOUND:
+    case RES_PULL_RETRY_IMMEDIATELY:
+        lane->next = next;
+        lane->seen = next > lane->seen ? next : lane->seen;
+        lane_go(lane);
+        break;
+    case RES_PULL_OFFSET_MOVED:
+        client_log(lane->consumer->client, OMQ_WARN,
+                   "%s:%d of topic %s goes on at offset %lld instead of %lld", lane->queue.broker,
+                   lane->queue.id, lane->queue.topic, (long long)next, (long long)lane->next);
+        lane_move(lane, next);
+        lane_go(lane);
+        break;
+    default:
+        pull_refused(lane, answer);
+        break;
+    }
+}

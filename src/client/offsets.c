@@ -1,0 +1,155 @@
+/* offsets.c - where a lane begins, and telling the broker how far it has come. */
+#include "client/consumer_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define REST_TROUBLE_MS 1000
+
+/* ---- where to begin ---- */
+
+static void ask(struct lane *lane, int32_t code,
+                void (*done)(struct call *, const struct answer *));
+
+static void put_question(const struct call *call, struct frame_out *f)
+{
+    const struct lane *lane = list_entry(call, struct lane, call);
+    const struct omq_consumer *consumer = lane->consumer;
+    if (call->code == REQ_QUERY_CONSUMER_OFFSET)
+        frame_put(f, BYTES("consumerGroup"), bytes_str(consumer->group));
+    frame_put(f, BYTES("topic"), bytes_str(lane->queue.topic));
+    frame_put_int(f, BYTES("queueId"), lane->queue.id);
+    if (call->code == REQ_SEARCH_OFFSET_BY_TIMESTAMP)
+        frame_put_int(f, BYTES("timestamp"), consumer->options.start_ms);
+    frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
+}
+
+static void begin_at(struct lane *lane, int64_t offset)
+{
+    lane->next = lane->seen = offset;
+    lane->started = true;
+    lane_go(lane);
+}
+
+/* True: the answer has an offset. False: the lane was seen to. */
+static bool question_over(struct lane *lane, const struct answer *answer, int64_t *offset)
+{
+    lane->calling = false;
+    if (lane->state == LANE_DROPPED) {
+        lane_let_go(lane);
+        return false;
+    }
+    if (!answer->err && answer->head->code == RES_SUCCESS &&
+        bytes_to_i64(head_field(answer->head, BYTES("offset")), offset) && *offset >= 0)
+        return true;
+    if (answer->err || answer->head->code != RES_QUERY_NOT_FOUND) {
+        client_log(lane->consumer->client, OMQ_WARN,
+                   "where to begin in %s:%d of topic %s is not known yet: %.*s", lane->queue.broker,
+                   lane->queue.id, lane->queue.topic,
+                   answer->err ? (int)strlen(answer->reason) : (int)answer->head->remark.len,
+                   answer->err ? answer->reason : (const char *)answer->head->remark.at);
+        lane_rest(lane, REST_TROUBLE_MS);
+        return false;
+    }
+    *offset = -1;
+    return true;
+}
+
+static void bound_known(struct call *call, const struct answer *answer)
+{
+    struct lane *lane = list_entry(call, struct lane, call);
+    int64_t offset;
+    if (question_over(lane, answer, &offset))
+        begin_at(lane, offset < 0 ? 0 : offset);
+}
+
+static void stored_known(struct call *call, const struct answer *answer)
+{
+    struct lane *lane = list_entry(call, struct lane, call);
+    int64_t offset;
+    if (!question_over(lane, answer, &offset))
+        return;
+    int start = lane->consumer->options.start;
+    if (offset >= 0) {
+        lane->told = offset;
+        begin_at(lane, offset);
+    } else if (lane->retry || start == OMQ_FROM_FIRST) {
+        begin_at(lane, 0); /* what the group was given back is never old news */
+    } else {
+        ask(lane, start == OMQ_FROM_TIME ? REQ_SEARCH_OFFSET_BY_TIMESTAMP : REQ_GET_MAX_OFFSET,
+            bound_known);
+    }
+}
+
+static void ask(struct lane *lane, int32_t code, void (*done)(struct call *, const struct answer *))
+{
+    struct omq_client *client = lane->consumer->client;
+    struct topic_route *route;
+    struct bytes address = lane_broker(lane, true, &route);
+    if (address.len) {
+        lane->calling = true;
+        lane->call = (struct call){
+            .code = code,
+            .put = put_question,
+            .room = strlen(lane->consumer->group) + strlen(lane->queue.topic) +
+                    strlen(lane->queue.broker),
+            .done = done,
+        };
+        call_start(client, address, &lane->call, (uint64_t)client->options.timeout_ms);
+    } else {
+        lane_rest(lane, REST_TROUBLE_MS);
+    }
+    if (route)
+        counted_drop(&route->counted);
+}
+
+void offsets_start(struct lane *lane)
+{
+    ask(lane, REQ_QUERY_CONSUMER_OFFSET, stored_known);
+}
+
+/* ---- telling ---- */
+
+struct telling {
+    struct call call;
+    const struct lane *lane;
+    int64_t offset;
+};
+
+static void put_offset(const struct call *call, struct frame_out *f)
+{
+    const struct telling *telling = list_entry(call, struct telling, call);
+    const struct lane *lane = telling->lane;
+    frame_put(f, BYTES("consumerGroup"), bytes_str(lane->consumer->group));
+    frame_put(f, BYTES("topic"), bytes_str(lane->queue.topic));
+    frame_put_int(f, BYTES("queueId"), lane->queue.id);
+    frame_put_int(f, BYTES("commitOffset"), telling->offset);
+    frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
+}
+
+void offset_tell(struct lane *lane)
+{
+    int64_t offset = lane_offset(lane);
+    if (offset < 0 || offset == lane->told || lane->consumer->options.spread != OMQ_CLUSTER)
+        return;
+    struct topic_route *route;
+    struct bytes address = lane_broker(lane, true, &route);
+    struct telling telling = {
+        .call = {.code = REQ_UPDATE_CONSUMER_OFFSET,
+                 .put = put_offset,
+                 .room = strlen(lane->consumer->group) + strlen(lane->queue.topic) +
+                         strlen(lane->queue.broker)},
+        .lane = lane,
+        .offset = offset,
+    };
+    if (address.len && say(lane->consumer->client, address, &telling.call))
+        lane->told = offset;
+    if (route)
+        counted_drop(&route->counted);
+}
+
+void offsets_tell(struct omq_consumer *consumer)
+{
+    list_each(k, &consumer->lanes)
+        offset_tell(list_entry(k, struct lane, link));
+}
