@@ -11,7 +11,7 @@ set -eu
 
 packages_of() {
     case $1 in
-    build) echo gcc libc6-dev meson ninja-build pkg-config libuv1-dev libdeflate-dev ;;
+    build) echo gcc libc6-dev meson ninja-build pkg-config libuv1-dev libdeflate-dev liblz4-dev libzstd-dev libssl-dev ;;
     test) echo libcmocka-dev libjansson-dev python3 ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     fuzz) echo clang libclang-rt-dev ;;

@@ -1,19 +1,21 @@
 /* msg.h - what disk and wire share: one message, and the names and settings around it.
  *
  * A message is one *record*: the same bytes stand in the log and in the answer to a pull. The
- * codecs here are pure functions: bytes in, slices of those bytes out; nothing is allocated,
- * nothing is logged, no clock is asked. Record layout and flags are Apache RocketMQ's (docs in
- * README.md here).
+ * codecs here are pure functions: bytes in, slices of those bytes out; nothing is allocated (but by
+ * compression, into a buffer with a ceiling), nothing is logged, no clock is asked. Record layout
+ * and flags are Apache RocketMQ's (docs in README.md here).
  *
  *     record   the stored form            props    NAME \1 VALUE \2 … inside a record
  *     batch    several in one request     id       offset ids and unique ids
  *     tags     the hash queues filter by  names    what a topic or group may be called
  *     topic    a topic's settings         group    a subscription group's settings
+ *     body     its compressed form
  */
 #ifndef MSG_MSG_H
 #define MSG_MSG_H
 
 #include "base/addr.h"
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
 
@@ -36,6 +38,10 @@ enum {
     SYS_STORE_V6 = 0x20,
     SYS_UNWRAP = 0x40,
     SYS_INNER_BATCH = 0x80,
+    SYS_TYPE_MASK = 0x700, /* how the body is compressed; 0: zlib, from clients before 4.9.4 */
+    SYS_TYPE_LZ4 = 0x100,
+    SYS_TYPE_ZSTD = 0x200,
+    SYS_TYPE_ZLIB = 0x300,
 };
 
 struct record {
@@ -75,6 +81,41 @@ must_check enum err record_encode(const struct record *r, struct wr *w);
 
 /* Fields known only when the record gets its place: patched into an already encoded record. */
 void record_place(uint8_t *encoded, int64_t queue_offset, int64_t position, int64_t store_ms);
+
+/* ---- compressed bodies ---- */
+
+/* Compression is the clients' business: a producer compresses a large body and says how in the
+ * system flag; brokers store what they get; consumers expand it. Batches are never compressed.
+ *
+ *     zlib   a zlib stream (RFC 1950)
+ *     lz4    LZ4 frames, not bare blocks. Blocks do not depend on each other: Java reads no others
+ *     zstd   zstd frames
+ *
+ * What is expanded came from a stranger and may be a bomb. The ceiling of the buffer is the limit,
+ * and memory follows what really comes out, never a size that the input merely claims. */
+enum compression { COMPRESS_ZLIB, COMPRESS_LZ4, COMPRESS_ZSTD };
+
+/* What the libraries work in, made when it is first needed and kept: making it anew each time would
+ * double what it takes to expand a small zstd body. Starts as zeros; one thread at a time. */
+struct compressor {
+    void *deflate, *inflate, *zstd_in, *zstd_out, *lz4_out;
+    int deflate_level;
+};
+void compressor_clear(struct compressor *c); /* lets all of it go; may be used again */
+
+/* The bits of the system flag that say so. */
+int32_t compression_flags(enum compression how);
+
+/* Appends the compressed body to `out`, which must have room for the worst case: what cannot be
+ * compressed grows, by less than 1 KiB and a hundredth; else ERR_TOO_BIG. A level beyond what there
+ * is means the nearest (zlib 1 to 9, zstd 1 to 22); lz4 has none, as in Java. */
+must_check enum err body_compress(struct compressor *c, enum compression how, int level,
+                                  struct bytes plain, struct buf *out);
+
+/* Appends what the body was before. ERR_TOO_BIG: more than `out` may hold; ERR_MALFORMED: damaged
+ * or cut off; ERR_UNSUPPORTED: a type that nobody has defined. `out` is then as it was. */
+must_check enum err body_expand(struct compressor *c, int32_t sys_flag, struct bytes packed,
+                                struct buf *out);
 
 /* ---- properties ---- */
 
