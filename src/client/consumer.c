@@ -99,7 +99,7 @@ static void defaults(struct omq_consumer_options *o)
 {
     o->threads = o->threads > 0 ? o->threads : 20;
     o->batch = o->batch > 0 ? o->batch : 1;
-    o->max_attempts = o->max_attempts > 0 ? o->max_attempts : 16;
+    o->max_attempts = o->max_attempts > 0 ? o->max_attempts : o->ordered ? INT32_MAX : 16;
     o->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 15 * 60 * 1000;
     o->suspend_ms = o->suspend_ms > 0 ? o->suspend_ms : 1000;
     o->pull_batch = o->pull_batch > 0 ? o->pull_batch : 32;
@@ -119,9 +119,11 @@ static int options_check(const struct omq_consumer_options *o, struct omq_error 
     if (o->start < OMQ_FROM_LAST || o->start > OMQ_FROM_TIME || o->spread < OMQ_CLUSTER ||
         o->spread > OMQ_BROADCAST || o->share < OMQ_AVERAGELY || o->share > OMQ_BY_HASH)
         return omq_fail(why, OMQ_INVALID, "start, spread or share is not one of its values");
-    if (o->pop || o->acknowledge != OMQ_AFTER || o->spread == OMQ_BROADCAST || o->trace)
+    if (o->pop || o->trace)
+        return omq_fail(why, OMQ_INVALID, "pop and trace are not built yet");
+    if (o->acknowledge == OMQ_BEFORE && (o->ordered || o->spread == OMQ_BROADCAST))
         return omq_fail(why, OMQ_INVALID,
-                        "pop, acknowledge = OMQ_BEFORE, OMQ_BROADCAST and trace are not built yet");
+                        "acknowledge = OMQ_BEFORE goes with neither ordered nor OMQ_BROADCAST");
     for (size_t i = 0; i < o->n_subscriptions; i++)
         if (subscription_check(&o->subscriptions[i], why))
             return OMQ_INVALID;

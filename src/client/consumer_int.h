@@ -41,6 +41,7 @@ struct held {
     size_t size;
     int64_t position;   /* in the broker's log */
     int32_t reconsumed; /* how often it was given back before */
+    int32_t sys_flag;   /* how its body is compressed, if it is */
     bool taken;         /* in a batch */
     bool done;          /* by the time-out; whoever still works on it is too late */
     uint64_t taken_ns;
@@ -49,6 +50,8 @@ struct held {
 /* ERR_MALFORMED, ERR_NO_MEMORY. `queue` names where it was read from and outlives it. */
 must_check enum err held_make(struct parcel *parcel, const struct record *record,
                               const struct omq_queue *queue, struct held **out);
+/* Any thread. Expands the body if it is compressed; ERR_MALFORMED, ERR_TOO_BIG, ERR_NO_MEMORY. */
+must_check enum err held_expand(struct held *held);
 void held_free(struct held *held);
 
 /* ---- subscriptions ---- */
@@ -140,6 +143,10 @@ struct lane {
     int64_t pull_broker; /* which replica to pull from */
     uint64_t pulled_ns;
 
+    struct call before; /* at most once: the broker is told that what was read is done … */
+    int64_t before_offset;
+    bool telling; /* … and has not answered yet */
+
     bool locked; /* ordered: the broker gives this queue to nobody else */
     uint64_t locked_ns;
     bool wanted; /* while rebalancing */
@@ -163,7 +170,8 @@ struct omq_batch {
     struct lane *lane;
     int result;
     size_t done, n;
-    struct held **held;
+    size_t readable;    /* the first of them: the others' bodies cannot be expanded */
+    struct held **held; /* in the order of `messages` */
     const struct omq_delivery *messages[];
 };
 void work_give(struct lane *lane); /* loop: what may be given away now */
@@ -175,9 +183,13 @@ void batches_drop(struct omq_consumer *consumer); /* those nobody has taken, whe
 void offsets_start(struct lane *lane);            /* finds where to begin, then lane_go */
 void offsets_tell(struct omq_consumer *consumer); /* loop: all lanes, without waiting */
 void offset_tell(struct lane *lane);              /* one */
-void rebalance(struct omq_consumer *consumer);    /* loop */
-void locks_renew(struct omq_consumer *consumer);  /* loop: of all lanes */
-void unlock(struct lane *lane);                   /* loop */
+/* Tells the broker that everything before `offset` is done, and calls `done` with its answer.
+ * False: nobody can be told. */
+must_check bool offset_tell_first(struct lane *lane, int64_t offset,
+                                  void (*done)(struct call *, const struct answer *));
+void rebalance(struct omq_consumer *consumer);                         /* loop */
+void locks_renew(struct omq_consumer *consumer);                       /* loop: of all lanes */
+void unlock(struct lane *lane);                                        /* loop */
 void consumers_changed(struct omq_client *client, struct bytes group); /* loop, code 40 */
 
 #endif

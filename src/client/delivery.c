@@ -65,7 +65,8 @@ static const char *or_empty(const char *text)
 
 /* ---- making one ---- */
 
-#define FIXED_TEXTS (ID_TEXT_MAX + ADDR_TEXT_MAX)
+#define EXPANDED_MAX (64u << 20) /* of a compressed body */
+#define FIXED_TEXTS  (ID_TEXT_MAX + ADDR_TEXT_MAX)
 
 static void texts_fill(struct held *held, const struct record *r, struct omq_property *properties,
                        char *at)
@@ -117,8 +118,29 @@ enum err held_make(struct parcel *parcel, const struct record *r, const struct o
     held->size = r->size;
     held->position = r->position;
     held->reconsumed = r->reconsume_times;
+    held->sys_flag = r->sys_flag;
     counted_hold(&parcel->counted);
     *out = held;
+    return OK;
+}
+
+enum err held_expand(struct held *held)
+{
+    if (!(held->sys_flag & SYS_COMPRESSED) || held->unpacked)
+        return OK;
+    struct buf body = buf_upto(EXPANDED_MAX);
+    struct compressor compressor = {0};
+    enum err err = body_expand(&compressor, held->sys_flag,
+                               bytes_of(held->delivery.body, held->delivery.body_size), &body);
+    compressor_clear(&compressor);
+    if (err) {
+        buf_clear(&body);
+        return err;
+    }
+    held->unpacked = body.at;
+    held->delivery.body = body.at;
+    held->delivery.body_size = body.len;
+    held->sys_flag &= ~SYS_COMPRESSED;
     return OK;
 }
 

@@ -78,7 +78,7 @@ static void held_clear(struct lane *lane)
 
 void lane_let_go(struct lane *lane)
 {
-    if (lane->state != LANE_DROPPED || lane->calling || lane->out > 0)
+    if (lane->state != LANE_DROPPED || lane->calling || lane->telling || lane->out > 0)
         return;
     timer_close(lane->timer);
     timer_close(lane->again);
@@ -97,6 +97,10 @@ void lane_drop(struct lane *lane)
     if (lane->calling && !lane->call.ending) {
         call_cancel(client, &lane->call);
         lane->calling = false;
+    }
+    if (lane->telling && !lane->before.ending) {
+        call_cancel(client, &lane->before);
+        lane->telling = false;
     }
     list_remove(&lane->link);
     held_clear(lane);

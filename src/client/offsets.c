@@ -6,6 +6,8 @@
 
 #define REST_TROUBLE_MS 1000
 
+static size_t offset_room(const struct lane *lane);
+
 /* ---- where to begin ---- */
 
 static void ask(struct lane *lane, int32_t code,
@@ -91,8 +93,7 @@ static void ask(struct lane *lane, int32_t code, void (*done)(struct call *, con
         lane->call = (struct call){
             .code = code,
             .put = put_question,
-            .room = strlen(lane->consumer->group) + strlen(lane->queue.topic) +
-                    strlen(lane->queue.broker),
+            .room = offset_room(lane),
             .done = done,
         };
         call_start(client, address, &lane->call, (uint64_t)client->options.timeout_ms);
@@ -110,6 +111,20 @@ void offsets_start(struct lane *lane)
 
 /* ---- telling ---- */
 
+static void offset_put(struct frame_out *f, const struct lane *lane, int64_t offset)
+{
+    frame_put(f, BYTES("consumerGroup"), bytes_str(lane->consumer->group));
+    frame_put(f, BYTES("topic"), bytes_str(lane->queue.topic));
+    frame_put_int(f, BYTES("queueId"), lane->queue.id);
+    frame_put_int(f, BYTES("commitOffset"), offset);
+    frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
+}
+
+static size_t offset_room(const struct lane *lane)
+{
+    return strlen(lane->consumer->group) + strlen(lane->queue.topic) + strlen(lane->queue.broker);
+}
+
 struct telling {
     struct call call;
     const struct lane *lane;
@@ -119,12 +134,33 @@ struct telling {
 static void put_offset(const struct call *call, struct frame_out *f)
 {
     const struct telling *telling = list_entry(call, struct telling, call);
-    const struct lane *lane = telling->lane;
-    frame_put(f, BYTES("consumerGroup"), bytes_str(lane->consumer->group));
-    frame_put(f, BYTES("topic"), bytes_str(lane->queue.topic));
-    frame_put_int(f, BYTES("queueId"), lane->queue.id);
-    frame_put_int(f, BYTES("commitOffset"), telling->offset);
-    frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
+    offset_put(f, telling->lane, telling->offset);
+}
+
+static void put_before(const struct call *call, struct frame_out *f)
+{
+    const struct lane *lane = list_entry(call, struct lane, before);
+    offset_put(f, lane, lane->before_offset);
+}
+
+bool offset_tell_first(struct lane *lane, int64_t offset,
+                       void (*done)(struct call *, const struct answer *))
+{
+    struct omq_client *client = lane->consumer->client;
+    struct topic_route *route;
+    struct bytes address = lane_broker(lane, true, &route);
+    lane->before_offset = offset;
+    lane->before = (struct call){
+        .code = REQ_UPDATE_CONSUMER_OFFSET,
+        .put = put_before,
+        .room = offset_room(lane),
+        .done = done,
+    };
+    if (address.len)
+        call_start(client, address, &lane->before, (uint64_t)client->options.timeout_ms);
+    if (route)
+        counted_drop(&route->counted);
+    return address.len > 0;
 }
 
 void offset_tell(struct lane *lane)
@@ -135,10 +171,7 @@ void offset_tell(struct lane *lane)
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);
     struct telling telling = {
-        .call = {.code = REQ_UPDATE_CONSUMER_OFFSET,
-                 .put = put_offset,
-                 .room = strlen(lane->consumer->group) + strlen(lane->queue.topic) +
-                         strlen(lane->queue.broker)},
+        .call = {.code = REQ_UPDATE_CONSUMER_OFFSET, .put = put_offset, .room = offset_room(lane)},
         .lane = lane,
         .offset = offset,
     };

@@ -5,7 +5,9 @@
 
 #define EXPIRED_LEVEL 3 /* the delay of a message whose handler takes too long */
 #define EXPIRED_LOOKS 16
+#define DEAD_LEVEL    (-1) /* no further try: a dead letter */
 
+static void lane_give(struct lane *lane);
 static void batch_run(struct task *task);
 static void batch_back(struct post *post);
 
@@ -40,12 +42,59 @@ static void batch_give(struct omq_batch *batch)
     room_leave(&consumer->room);
 }
 
-/* In order nothing is given away while something is out; else everything that is there. */
+/* ---- at most once: the broker hears that they are done before anybody sees them ---- */
+
+static void told_before(struct call *call, const struct answer *answer)
+{
+    struct lane *lane = list_entry(call, struct lane, before);
+    lane->telling = false;
+    if (lane->state == LANE_DROPPED) {
+        lane_let_go(lane);
+        return;
+    }
+    if (answer->err || answer->head->code != RES_SUCCESS)
+        return; /* the next tick tries again */
+    lane->told = lane->before_offset;
+    lane_give(lane);
+}
+
+/* True: all that is there may be given away now. */
+static bool may_give(struct lane *lane)
+{
+    if (lane->consumer->options.acknowledge != OMQ_BEFORE || list_empty(&lane->held))
+        return true;
+    int64_t end = list_entry(lane->held.head.prev, struct held, link)->delivery.offset + 1;
+    if (lane->told >= end)
+        return true;
+    if (!lane->telling && offset_tell_first(lane, end, told_before)) {
+        lane->telling = true;
+        lane->before_offset = end;
+    }
+    return false;
+}
+
+/* Room for nobody but the application: whatever becomes of them, they do not come again. */
+static void held_forget(struct lane *lane, struct held *held)
+{
+    list_remove(&held->link);
+    lane->n_held--;
+    lane->bytes_held -= held->size;
+    held->done = true;
+}
+
 void work_give(struct lane *lane)
+{
+    if (may_give(lane))
+        lane_give(lane);
+}
+
+/* In order nothing is given away while something is out; else everything that is there. */
+static void lane_give(struct lane *lane)
 {
     const struct omq_consumer *consumer = lane->consumer;
     size_t most = (size_t)consumer->options.batch;
     bool ordered = consumer->options.ordered;
+    bool before = consumer->options.acknowledge == OMQ_BEFORE;
     struct omq_batch *batch = NULL;
     if (consumer->closing || consumer->paused || lane->state == LANE_DROPPED || lane->suspended ||
         (ordered && lane->out > 0))
@@ -54,12 +103,16 @@ void work_give(struct lane *lane)
         struct held *held = list_entry(k, struct held, link);
         if (held->taken)
             continue;
+        if (before && held->delivery.offset >= lane->told)
+            break; /* it came after the broker was told */
         if (!batch && !(batch = batch_make(lane, most)))
             return; /* no memory: the next arrival, or the next tick, tries again */
         held->taken = true;
         held->taken_ns = clock_ns(consumer->client->clock);
         batch->messages[batch->n] = &held->delivery;
         batch->held[batch->n++] = held;
+        if (before)
+            held_forget(lane, held);
         if (batch->n < most)
             continue;
         batch_give(take(&batch));
@@ -72,13 +125,36 @@ void work_give(struct lane *lane)
 
 /* ---- in the hands ---- */
 
+/* Expands what is compressed; what cannot be expanded goes behind the others, and fails. */
+static void batch_expand(struct omq_batch *batch)
+{
+    size_t readable = 0;
+    for (size_t i = 0; i < batch->n; i++) {
+        struct held *held = batch->held[i];
+        if (held_expand(held)) {
+            client_log(batch->consumer->client, OMQ_ERROR,
+                       "the body of message %s cannot be expanded; it is given back",
+                       held->delivery.id);
+            continue;
+        }
+        memmove(&batch->held[readable + 1], &batch->held[readable],
+                (i - readable) * sizeof batch->held[0]);
+        batch->held[readable++] = held;
+    }
+    for (size_t i = 0; i < batch->n; i++)
+        batch->messages[i] = &batch->held[i]->delivery;
+    batch->readable = readable;
+}
+
 static void batch_run(struct task *task)
 {
     struct omq_batch *batch = list_entry(task, struct omq_batch, task);
     struct omq_consumer *consumer = batch->consumer;
     size_t done = 0;
-    batch->result =
-        consumer->options.handle(consumer->options.user, batch->messages, batch->n, &done);
+    batch_expand(batch);
+    if (batch->readable > 0)
+        batch->result = consumer->options.handle(consumer->options.user, batch->messages,
+                                                 batch->readable, &done);
     batch->done = done;
     loop_post(consumer->client->loop, &batch->post);
 }
@@ -179,10 +255,12 @@ static void held_failed(struct lane *lane, struct held *held)
     const struct omq_consumer *consumer = lane->consumer;
     if (held->done || lane->state == LANE_DROPPED) {
         held_finish(lane, held); /* it comes again by itself, to whoever has the queue now */
-    } else if (consumer->options.ordered) {
+    } else if (consumer->options.ordered && held->reconsumed < consumer->options.max_attempts) {
         held->taken = false;
         held->reconsumed++;
         held->delivery.attempt++;
+    } else if (consumer->options.ordered) {
+        held->taken = send_back(lane, held, held->position, DEAD_LEVEL);
     } else if (consumer->options.spread == OMQ_BROADCAST) {
         client_log(consumer->client, OMQ_WARN,
                    "message %s failed and is not delivered again: broadcast", held->delivery.id);
@@ -200,7 +278,7 @@ static void batch_back(struct post *post)
     bool all = batch->result == OMQ_DONE;
     bool failed = false;
     for (size_t i = 0; i < batch->n; i++) {
-        if (all || i < batch->done) {
+        if (i < batch->readable && (all || i < batch->done)) {
             held_finish(lane, batch->held[i]);
             atomic_fetch_add_explicit(&consumer->stats.handled, 1, memory_order_relaxed);
         } else {
@@ -300,13 +378,14 @@ int omq_consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_
         return omq_fail(why, shut ? OMQ_CLOSED : OMQ_TIMEOUT,
                         shut ? "the consumer is closed" : "no message in time");
     *out = list_entry(first, struct omq_batch, link);
+    batch_expand(*out);
     return OMQ_OK;
 }
 
 const struct omq_delivery *const *omq_batch_messages(const struct omq_batch *batch, size_t *n)
 {
     if (n)
-        *n = batch ? batch->n : 0;
+        *n = batch ? batch->readable : 0;
     return batch ? batch->messages : NULL;
 }
 
