@@ -166,7 +166,7 @@ def sources_say_what_they_are(sources):
             modules.setdefault(os.path.dirname(source.path), set()).add(source.name)
     for folder, names in sorted(modules.items()):
         public = [name for name in names if name.endswith(".h") and not name.endswith("_int.h")]
-        if not public and os.path.basename(folder) not in ("daemon", "cli"):
+        if not public and os.path.basename(folder) not in ("daemon", "cli", "client"):  # client's is in include/
             yield folder, 1, "the module has no public header"
 
 

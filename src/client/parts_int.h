@@ -21,24 +21,9 @@
 #include "base/bytes.h"
 #include "base/dice.h"
 #include "base/err.h"
+#include "oncemq.h"
 
 #include <stdatomic.h>
-
-#ifndef ONCEMQ_H /* as oncemq.h has them */
-struct omq_queue {
-    const char *topic, *broker;
-    int32_t id;
-};
-
-enum omq_share {
-    OMQ_AVERAGELY,
-    OMQ_BY_CIRCLE,
-    OMQ_BY_CONFIG,
-    OMQ_BY_ROOM,
-    OMQ_BY_ROOM_NEARBY,
-    OMQ_BY_HASH,
-};
-#endif
 
 /* ---- share: the queues of a topic among the members of a group ----
  *
