@@ -3,7 +3,7 @@
  * Reads the questions that ClientOracle.java describes and answers each on a line, from our code
  * instead of the Java client's; client_parts.py compares. An error is "X".
  */
-#include "client/client_int.h"
+#include "client/parts_int.h"
 #include "msg/msg.h"
 
 #include <arpa/inet.h>
