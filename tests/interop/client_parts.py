@@ -35,9 +35,9 @@ def lines_through(command, questions):
 
 
 def java(questions):
-    home = tempfile.mkdtemp(prefix="oncemq-parts-")
-    return lines_through(["java", "-Xmx512m", *apache.QUICK, "-Duser.home=%s" % home, "-cp", apache.classpath(),
-                          "oncemq.interop.ClientOracle"], questions)
+    with tempfile.TemporaryDirectory(prefix="oncemq-parts-") as home:
+        return lines_through(["java", "-Xmx512m", *apache.QUICK, "-Duser.home=%s" % home, "-cp", apache.classpath(),
+                              "oncemq.interop.ClientOracle"], questions)
 
 
 def ours(questions):
