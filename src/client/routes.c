@@ -108,7 +108,8 @@ static enum err queues_make(struct topic_route *out, const struct route *route)
 {
     bool ordered = route->order_conf.len > 0;
     enum err err = ordered ? ordered_make(out, route->order_conf) : OK;
-    qsort(route->queues, route->n_queues, sizeof *route->queues, by_broker);
+    if (route->n_queues > 0) /* else it is NULL, which qsort does not take */
+        qsort(route->queues, route->n_queues, sizeof *route->queues, by_broker);
     for (size_t i = 0; !err && i < route->n_queues; i++) {
         const struct route_queues *q = &route->queues[i];
         uint32_t broker;
@@ -255,6 +256,7 @@ static void entry_answered(struct name_call *call, const struct answer *answer)
         bool same = entry->route && bytes_equal(entry->route->text, answer->body);
         told.err =
             same ? OK : route_make(bytes_of(entry->topic, entry->topic_len), answer->body, &fresh);
+        told.err = told.err == ERR_TOO_BIG ? ERR_MALFORMED : told.err; /* no topic is that big */
         told.reason = "the name server's answer cannot be read";
     } else if (!answer->err && answer->head->code == RES_TOPIC_NOT_EXIST && entry->route) {
         counted_drop(&take(&entry->route)->counted);

@@ -284,7 +284,7 @@ static void template_ready(struct route_want *want, struct topic_route *route,
         enum err err =
             route_make_template(route, job->topic, producer->options.queues, &job->route);
         counted_drop(&route->counted);
-        if (!err) {
+        if (!err && job->route->n_write > 0) {
             job->template = true;
             job_try(job);
             return;
@@ -312,8 +312,8 @@ static void route_ready(struct route_want *want, struct topic_route *route,
     if (answer && answer->err && !route) {
         int code = answer->err == ERR_CLOSED ? OMQ_NETWORK : omq_code_of(answer->err);
         job_end(job, omq_fail(&job->why, client->closing ? OMQ_CLOSED : code,
-                              "no name server of %s answers: %s", client->options.names,
-                              answer->reason));
+                              "no name server of %s tells where topic %.*s is: %s",
+                              client->options.names, BYTES_ARG(job->topic), answer->reason));
         return;
     }
     job->want.ready = template_ready;

@@ -1,8 +1,8 @@
 """A client library of another language, led by a test.
 
 A puppet is a small program around an unchanged client: tests/interop/go around the Go client, tests/interop/node around
-the Node client. It takes commands as lines of JSON and answers each by a line; deliveries and acknowledgements come as
-lines by themselves. Both speak the same language, so that the same steps can be played with either.
+the Node client, tests/client around our own. It takes commands as lines of JSON and answers each by a line; deliveries and acknowledgements come as
+lines by themselves. All speak the same language, so that the same steps can be played with each.
 
     go = puppet.start_go("first", names="127.0.0.1:9876")
     go.call("producer", name="p", group="g")
@@ -37,7 +37,11 @@ class Unavailable(Exception):
 
 
 class Refused(Exception):
-    """The client library reported an error for a command."""
+    """The client library reported an error for a command. The C client says its codes, too."""
+
+    def __init__(self, text, code=None, response=None):
+        super().__init__(text)
+        self.code, self.response = code, response
 
 
 # Building -----------------------------------------------------------------------------------------------------------
@@ -140,6 +144,14 @@ def start_node(name, names):
     return Puppet(name, node_program(), names, {"TZ": "UTC"})
 
 
+def start_c(name, names, program=None):
+    """Around liboncemq; PUPPET names the program, which is built with everything else."""
+    program = program or os.environ.get("PUPPET")
+    if not program:
+        raise process.Failed("no puppet to lead: set PUPPET to the path of tests/client/puppet")
+    return Puppet(name, [program], names, {"TSAN_OPTIONS": "halt_on_error=0:exitcode=66"})
+
+
 def message(topic, body=b"", **more):
     """A message for send and request: tag, keys, properties, delay and shard may be added."""
     body = body.encode() if isinstance(body, str) else body
@@ -199,7 +211,7 @@ class Puppet:
         self._wait(lambda: number in self.answers, timeout, "%s answers command %d" % (self.name, number))
         answer = self.answers.pop(number)
         if answer.get("error"):
-            raise Refused(answer["error"])
+            raise Refused(answer["error"], answer.get("code"), answer.get("response"))
         return answer["result"]
 
     def call(self, do, timeout=30, **args):

@@ -1,0 +1,277 @@
+/* puppet_produce.c - what a test makes a producer do. */
+#include "puppet.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* ---- from JSON to messages ---- */
+
+static int digit_of(uint8_t c)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+static size_t base64_decode(struct bytes text, uint8_t *out)
+{
+    uint32_t bits = 0;
+    size_t n = 0;
+    int have = 0;
+    for (size_t i = 0; i < text.len && digit_of(text.at[i]) >= 0; i++) {
+        bits = bits << 6 | (uint32_t)digit_of(text.at[i]);
+        have += 6;
+        if (have >= 8) {
+            have -= 8;
+            out[n++] = (uint8_t)(bits >> have);
+        }
+    }
+    return n;
+}
+
+/* "size": so many bytes, of which the first are the text. "noise": what cannot be compressed. */
+static void body_of(struct command *c, const struct json *j, struct omq_message *m)
+{
+    struct bytes coded = json_text(json_member(j, "body"), BYTES(""));
+    size_t size = (size_t)arg_int(j, "size");
+    uint8_t *body = arena_alloc(c->arena, coded.len + size + 1);
+    if (!body)
+        abort();
+    m->body_size = base64_decode(coded, body);
+    uint32_t noise = 1;
+    for (; m->body_size < size; m->body_size++) {
+        noise = noise * 1664525 + 1013904223;
+        body[m->body_size] = arg_bool(j, "noise") ? (uint8_t)(noise >> 24) : 'x';
+    }
+    m->body = body;
+}
+
+static const char *words_of(struct command *c, const struct json *list)
+{
+    if (!list || list->type != JSON_ARRAY)
+        return NULL;
+    struct buf out = buf_upto(1 << 20);
+    json_each(word, list) {
+        if (out.len)
+            buf_add_u8(&out, ' ');
+        buf_add(&out, word->text);
+    }
+    buf_add_u8(&out, 0);
+    struct bytes copy = arena_copy(c->arena, buf_bytes(&out));
+    buf_clear(&out);
+    return (const char *)copy.at;
+}
+
+static void properties_of(struct command *c, const struct json *table, struct omq_message *m)
+{
+    struct omq_property *all = arena_alloc(c->arena, (table ? table->n : 0) * sizeof *all + 1);
+    json_each(item, table) {
+        struct json name = {.type = JSON_OBJECT, .child = item};
+        const struct bytes key = item->key->text;
+        char *copy = arena_alloc(c->arena, key.len + 1);
+        memcpy(copy, key.at, key.len);
+        all[m->n_properties].name = copy;
+        all[m->n_properties++].value = arg_text(&name, copy, c->arena);
+    }
+    m->properties = all;
+}
+
+static void message_of(struct command *c, const struct json *j, struct omq_message *m)
+{
+    *m = (struct omq_message){
+        .topic = arg_text(j, "topic", c->arena),
+        .tag = arg_text(j, "tag", c->arena),
+        .keys = words_of(c, json_member(j, "keys")),
+        .flag = (int32_t)arg_int(j, "flag"),
+        .sharding_key = arg_text(j, "shard", c->arena),
+        .delay_level = (int)arg_int(j, "delay"),
+        .delay_ms = arg_int(j, "delay_ms"),
+        .deliver_ms = arg_int(j, "deliver_ms"),
+        .no_wait = arg_bool(j, "no_wait"),
+        .id = arg_text(j, "id", c->arena),
+    };
+    body_of(c, j, m);
+    properties_of(c, json_member(j, "properties"), m);
+    const struct json *queue = json_member(j, "queue");
+    if (queue && queue->type == JSON_OBJECT) {
+        struct omq_queue *q = arena_alloc(c->arena, sizeof *q);
+        *q = (struct omq_queue){.broker = arg_text(queue, "broker", c->arena),
+                                .id = (int32_t)arg_int(queue, "id")};
+        m->queue = q;
+    }
+}
+
+static struct omq_message *messages_of(struct command *c, size_t *n)
+{
+    const struct json *list = json_member(c->args, "messages");
+    struct omq_message *all = arena_alloc(c->arena, (list ? list->n : 0) * sizeof *all + 1);
+    *n = 0;
+    json_each(j, list)
+        message_of(c, j, &all[(*n)++]);
+    return all;
+}
+
+/* ---- and back ---- */
+
+static void receipt_write(struct json_out *w, const struct omq_receipt *r)
+{
+    json_open(w);
+    json_int_member(w, "status", r->stored);
+    json_text_member(w, "id", bytes_str(r->id));
+    json_text_member(w, "offset_id", bytes_str(r->offset_id));
+    json_text_member(w, "broker", bytes_str(r->broker));
+    json_int_member(w, "queue", r->queue_id);
+    json_int_member(w, "offset", r->queue_offset);
+    json_bool_member(w, "duplicate", r->duplicate);
+    json_text_member(w, "recall", bytes_str(r->recall));
+    json_text_member(w, "transaction", bytes_str(r->transaction));
+    json_close(w);
+}
+
+/* ---- producers ---- */
+
+static size_t choose_last(void *user, const struct omq_message *message,
+                          const struct omq_queue *queues, size_t n)
+{
+    (void)user;
+    (void)queues;
+    return message->sharding_key && strcmp(message->sharding_key, "beyond") == 0 ? n + 5 : n - 1;
+}
+
+static void close_producer(void *producer)
+{
+    omq_producer_close(producer);
+}
+
+static int play_producer(struct command *c)
+{
+    const struct json *a = c->args;
+    struct omq_client *client;
+    int code = client_of(c, &client);
+    if (code)
+        return code;
+    struct omq_producer_options o = {
+        .group = arg_text(a, "group", c->arena),
+        .timeout_ms = (int)arg_int(a, "timeout_ms"),
+        .retries = (int)arg_int(a, "retries"),
+        .retry_same_broker_first = arg_bool(a, "retry_same_broker_first"),
+        .retry_not_stored = arg_bool(a, "retry_not_stored"),
+        .avoid_slow = arg_bool(a, "avoid_slow"),
+        .compress_over = (size_t)arg_int(a, "compress_over"),
+        .compression = (int)arg_int(a, "compression"),
+        .compression_level = (int)arg_int(a, "compression_level"),
+        .max_message_size = (size_t)arg_int(a, "max_message_size"),
+        .max_in_flight = (int)arg_int(a, "max_in_flight"),
+        .queues = (int)arg_int(a, "queues"),
+        .trace = arg_bool(a, "trace"),
+        .trace_topic = arg_text(a, "trace_topic", c->arena),
+        .choose = arg_bool(a, "choose") ? choose_last : NULL,
+    };
+    struct omq_producer *producer;
+    code = omq_producer_open(client, &o, &producer, &c->why);
+    if (!code)
+        thing_add(arg_text(a, "name", c->arena), producer, close_producer);
+    return code;
+}
+
+/* Sends that are started together and waited for together. */
+struct flight {
+    pthread_mutex_t key;
+    pthread_cond_t news;
+    size_t left;
+    struct outcome {
+        struct flight *flight;
+        bool ok;
+        struct omq_receipt receipt;
+        struct omq_error why;
+    } * outcomes;
+};
+
+static void landed(void *user, const struct omq_receipt *receipt, const struct omq_error *why)
+{
+    struct outcome *o = user;
+    struct flight *flight = o->flight;
+    (void)pthread_mutex_lock(&flight->key);
+    o->ok = receipt != NULL;
+    if (receipt)
+        o->receipt = *receipt;
+    if (why)
+        o->why = *why;
+    flight->left--;
+    (void)pthread_cond_signal(&flight->news);
+    (void)pthread_mutex_unlock(&flight->key);
+}
+
+static void outcome_write(struct json_out *w, const struct outcome *o)
+{
+    if (o->ok) {
+        receipt_write(w, &o->receipt);
+        return;
+    }
+    json_open(w);
+    json_text_member(w, "error", bytes_str(o->why.text));
+    json_int_member(w, "code", o->why.code);
+    json_int_member(w, "response", o->why.response_code);
+    json_close(w);
+}
+
+/* All of them, each with a receipt or an error of its own. */
+static int send_async(struct command *c, struct omq_producer *p, const struct omq_message *m,
+                      size_t n)
+{
+    struct flight flight = {.key = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+    flight.outcomes = calloc(n + 1, sizeof *flight.outcomes);
+    flight.left = n;
+    for (size_t i = 0; i < n; i++) {
+        struct outcome *o = &flight.outcomes[i];
+        o->flight = &flight;
+        struct omq_error why;
+        if (omq_send_async(p, &m[i], landed, o, &why))
+            landed(o, NULL, &why);
+    }
+    (void)pthread_mutex_lock(&flight.key);
+    while (flight.left > 0)
+        (void)pthread_cond_wait(&flight.news, &flight.key);
+    (void)pthread_mutex_unlock(&flight.key);
+    struct json_out w = {.buf = &c->result};
+    json_open_array(&w);
+    for (size_t i = 0; i < n; i++)
+        outcome_write(&w, &flight.outcomes[i]);
+    json_close_array(&w);
+    free(flight.outcomes);
+    return OMQ_OK;
+}
+
+static int send_each(struct command *c, struct omq_producer *p, const struct omq_message *m,
+                     size_t n, bool oneway)
+{
+    struct json_out w = {.buf = &c->result};
+    json_open_array(&w);
+    for (size_t i = 0; i < n; i++) {
+        struct omq_receipt receipt = {0};
+        int code =
+            oneway ? omq_send_oneway(p, &m[i], &c->why) : omq_send(p, &m[i], &receipt, &c->why);
+        if (code)
+            return code;
+        receipt_write(&w, &receipt);
+    }
+    json_close_array(&w);
+    return OMQ_OK;
+}
+
+static int play_send(struct command *c)
+{
+    struct omq_producer *p = thing_find(arg_text(c->args, "name", c->arena));
+    struct bytes mode = json_text(json_member(c->args, "mode"), BYTES("sync"));
+    size_t n;
+    const struct omq_message *m = messages_of(c, &n);
+    if (bytes_equal(mode, BYTES("async")))
+        return send_async(c, p, m, n);
+    return send_each(c, p, m, n, bytes_equal(mode, BYTES("oneway")));
+}
+
+const struct part produce_parts[] = {
+    {"producer", play_producer},
+    {"send", play_send},
+    {NULL, NULL},
+};
