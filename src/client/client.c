@@ -59,6 +59,18 @@ void waiter_wait(struct waiter *waiter)
     room_clear(&waiter->room);
 }
 
+bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *clock)
+{
+    uint64_t end_ns = clock_ns(clock) + (uint64_t)timeout_ms * 1000000;
+    room_enter(&waiter->room);
+    uint64_t now_ns;
+    while (!waiter->done && (now_ns = clock_ns(clock)) < end_ns)
+        room_wait_ns(&waiter->room, end_ns - now_ns);
+    bool done = waiter->done;
+    room_leave(&waiter->room);
+    return done;
+}
+
 struct visit {
     struct post post;
     void (*fn)(void *user);
@@ -93,6 +105,23 @@ enum err client_callbacks(struct omq_client *client, struct hands **out)
     *out = client->callbacks;
     room_leave(&client->room);
     return err;
+}
+
+void client_flush(struct omq_client *client)
+{
+    room_enter(&client->room);
+    struct hands *hands = client->callbacks;
+    room_leave(&client->room);
+    if (hands)
+        hands_flush(hands);
+}
+
+void client_new_id(struct omq_client *client, char out[ID_TEXT_MAX])
+{
+    int64_t now_ms = clock_ms(client->clock);
+    room_enter(&client->room);
+    (void)id_make(&client->ids, now_ms, out);
+    room_leave(&client->room);
 }
 
 /* ---- who we are ---- */
@@ -222,6 +251,7 @@ static void client_free(struct omq_client *client)
     map_clear(&client->peers);
     names_clear(&client->names);
     room_clear(&client->room);
+    husks_free(client);
     for (size_t i = 0; i < client->n_texts; i++)
         free(client->texts[i]);
     free(client);
@@ -237,11 +267,14 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a client");
     client->clock = clock_system();
     client->dice = dice_seeded(dice_seed_from_os());
-    room_init(&client->room, "client", ROOM_CORE);
+    room_init(&client->room, "client", ROOM_FILES); /* opens hands inside */
     map_init(&client->peers, dice_next(&client->dice));
     map_init(&client->routes, dice_next(&client->dice));
     list_init(&client->producers);
     list_init(&client->consumers);
+    list_init(&client->husks);
+    list_init(&client->requests);
+    client->identity = 1;
     list_init(&client->calls.by_deadline);
     /* It reads however much waits to be written: two sides that each wait for the other to read
      * would wait for ever. What is under way is bounded by the producers. */

@@ -26,6 +26,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/room.h"
+#include "client/parts_int.h"
 #include "io/io.h"
 #include "msg/msg.h"
 #include "msg/route.h"
@@ -43,6 +44,8 @@
 int omq_fail(struct omq_error *why, int code, const char *format, ...) printf_like(3, 4);
 /* What a failure of ours is to the application. */
 int omq_code_of(enum err err);
+/* A server's no: "`what`: its own words". */
+int omq_refused(struct omq_error *why, const struct head *head, const char *what);
 
 /* ---- peers and calls: peer.c ---- */
 
@@ -106,6 +109,9 @@ bool peer_connected(struct omq_client *client, struct bytes address);
 void peers_keep(struct omq_client *client,
                 bool (*wanted)(struct omq_client *client, struct bytes address));
 void peers_close(struct omq_client *client);
+/* Loop. True the first time on each connection after we have changed: somebody has to say there who
+ * we are. */
+bool peer_is_stranger(struct omq_client *client, struct bytes address);
 
 /* A request from a server, to be answered or not. Loop. */
 struct asked {
@@ -114,6 +120,7 @@ struct asked {
     const struct head *head;
     struct bytes body;
 };
+struct bytes asked_address(const struct asked *asked); /* of the server */
 void asked_answer(const struct asked *asked, int32_t code, struct bytes remark, struct bytes body);
 void serve(const struct asked *asked); /* serve.c */
 
@@ -198,6 +205,8 @@ must_check enum err hands_open(const struct omq_client *client, unsigned threads
 void hands_give(struct hands *hands, struct task *task); /* any thread */
 bool hands_of(const struct omq_client *client); /* the calling thread is one of its hands */
 void hands_close(struct hands *hands);          /* runs what is left, then ends */
+void hands_flush(
+    struct hands *hands); /* waits for what was given before; for those of one thread */
 
 /* ---- the client: client.c ---- */
 
@@ -214,7 +223,8 @@ struct omq_client {
     struct io_limits limits;
     struct timer *route_timer, *heart_timer;
     struct hands *callbacks; /* one thread, made when first needed; guarded by `room` */
-    struct room room;
+    struct id_maker ids;     /* guarded by `room` */
+    struct room room;        /* ranked below leaf: hands are opened inside */
 
     /* The loop's own. */
     struct calls calls;
@@ -222,7 +232,9 @@ struct omq_client {
     struct map routes; /* topic → struct route_entry */
     struct names names;
     struct list producers, consumers;
-    struct id_maker ids;
+    struct list husks;    /* closed producers: kept, so that a late call finds something */
+    struct list requests; /* that wait for a reply: request.c */
+    unsigned identity;    /* rises when a heartbeat has something new to say */
     bool closing;
 
     struct {
@@ -234,8 +246,10 @@ struct omq_client {
 void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *user);
 bool client_on_own_thread(const struct omq_client *client);
 must_check enum err client_callbacks(struct omq_client *client, struct hands **out);
+void client_flush(struct omq_client *client); /* waits for callbacks that are due */
 void client_log(struct omq_client *client, int level, const char *format, ...) printf_like(3, 4);
-char *client_text(struct omq_client *client, const char *text); /* a copy; NULL stays NULL */
+void client_new_id(struct omq_client *client, char out[ID_TEXT_MAX]); /* any thread */
+char *client_text(struct omq_client *client, const char *text);       /* a copy; NULL stays NULL */
 
 /* What the application waits for: filled and told by the loop. */
 struct waiter {
@@ -245,26 +259,71 @@ struct waiter {
 void waiter_init(struct waiter *waiter);
 void waiter_tell(struct waiter *waiter); /* any thread, once; the waiter may be gone afterwards */
 void waiter_wait(struct waiter *waiter); /* and clears it */
+/* False: it was not told in that time. Does not clear it. */
+bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *clock);
 
-/* ---- producers: producer.c, send.c ---- */
+/* ---- questions of the application: ask.c ---- */
+
+/* One request to a broker whose answer a thread waits for. */
+#define QUESTION_FIELDS 4
+struct question {
+    struct omq_client *client;
+    int32_t request;
+    struct bytes topic, broker;  /* the master of this broker, found by the route of the topic */
+    char address[ADDR_TEXT_MAX]; /* or this one; empty: by route */
+    struct field fields[QUESTION_FIELDS]; /* stay until the end */
+    size_t n_fields;
+    uint64_t timeout_ms; /* 0: the client's */
+    /* Loop: takes what it needs from an answer that says SUCCESS. */
+    int (*got)(struct question *question, const struct answer *answer);
+
+    /* Its own. */
+    struct post post;
+    struct route_want want;
+    struct call call;
+    struct waiter waiter;
+    uint64_t until_ns;
+    int code;
+    struct omq_error why;
+};
+int question_ask(struct question *question, struct omq_error *why);
+
+/* A message on its own, freed with omq_delivery_free. `body` may be compressed. */
+must_check enum err delivery_make(const struct record *record, struct bytes broker,
+                                  struct omq_delivery **out);
+
+/* ---- producers: producer_int.h has what they do ---- */
 
 struct omq_producer {
     struct omq_client *client;
-    struct link link; /* in client.producers */
+    struct link link; /* in client.producers, or client.husks */
     struct omq_producer_options options;
     char *group, *trace_topic;
-    uint64_t next;          /* loop: round robin */
-    struct list jobs;       /* loop: under way */
-    bool closing;           /* loop */
-    struct waiter *leaving; /* loop: told when `jobs` is empty */
+    _Atomic bool open; /* what the application's threads look at */
     _Atomic int in_flight;
+    struct hands *checker; /* one thread, if there is a `check` */
+    _Atomic int checks;    /* given to it and not done */
+
+    struct room room; /* leaf: the compressors that are idle */
+    struct list compressors;
+    unsigned n_compressors;
+
+    /* The loop's own. */
+    struct pick pick;
+    struct faults faults;
+    struct list jobs; /* under way */
+    bool closing;
+    struct waiter *leaving; /* told when `jobs` is empty */
+    struct tracer *tracer;  /* NULL: it does not trace */
 };
-/* Loop. Ends what is under way. */
-void jobs_end(struct omq_producer *producer);
+
+void husks_free(struct omq_client *client);
 
 /* ---- heartbeats: heart.c ---- */
 
 void hearts_beat(struct omq_client *client); /* loop: to all brokers that are known */
+/* Loop. What is asked of this broker next finds that it knows us. */
+void heart_ensure(struct omq_client *client, struct bytes address);
 void heart_leave(struct omq_client *client, struct bytes producer_group,
                  struct bytes consumer_group); /* loop: unregisters, without waiting */
 

@@ -1,3 +1,4 @@
+/* error.c - failures, as the application hears of them. */
 #include "client/client_int.h"
 
 #include <stdarg.h>
@@ -42,6 +43,40 @@ int omq_fail(struct omq_error *why, int code, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(why->text, sizeof why->text, format, args);
     va_end(args);
+    return code;
+}
+
+static int code_of_response(int32_t code)
+{
+    switch (code) {
+    case RES_SYSTEM_BUSY:
+    case RES_SERVICE_NOT_AVAILABLE:
+    case RES_FLOW_CONTROL:
+        return OMQ_BUSY;
+    case RES_NO_PERMISSION:
+        return OMQ_DENIED;
+    case RES_TOPIC_NOT_EXIST:
+        return OMQ_NO_TOPIC;
+    case RES_SUBSCRIPTION_GROUP_NOT_EXIST:
+        return OMQ_NO_GROUP;
+    case RES_MESSAGE_ILLEGAL:
+        return OMQ_TOO_BIG;
+    case RES_QUERY_NOT_FOUND:
+        return OMQ_NOT_FOUND;
+    default:
+        return OMQ_REFUSED;
+    }
+}
+
+int omq_refused(struct omq_error *why, const struct head *head, const char *what)
+{
+    const char *name = response_name(head->code);
+    int code = omq_fail(why, code_of_response(head->code), "%s: %s (%d) %.*s", what,
+                        name ? name : "an unknown code", head->code,
+                        (int)(head->remark.len < 300 ? head->remark.len : 300),
+                        head->remark.at ? (const char *)head->remark.at : "");
+    if (why)
+        why->response_code = head->code;
     return code;
 }
 

@@ -70,6 +70,24 @@ bool hands_of(const struct omq_client *client)
     return hand_of == client;
 }
 
+struct flush {
+    struct task task;
+    struct waiter waiter;
+};
+
+static void flush_run(struct task *task)
+{
+    waiter_tell(&list_entry(task, struct flush, task)->waiter);
+}
+
+void hands_flush(struct hands *hands)
+{
+    struct flush flush = {.task.run = flush_run};
+    waiter_init(&flush.waiter);
+    hands_give(hands, &flush.task);
+    waiter_wait(&flush.waiter);
+}
+
 void hands_close(struct hands *hands)
 {
     if (!hands)

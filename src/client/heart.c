@@ -135,6 +135,22 @@ void hearts_beat(struct omq_client *client)
     buf_clear(&body);
 }
 
+void heart_ensure(struct omq_client *client, struct bytes address)
+{
+    loop_here(client->loop);
+    if (!peer_is_stranger(client, address))
+        return;
+    struct buf body = buf_upto(HEARTBEAT_MAX);
+    struct beating beating = {.client = client};
+    map_init(&beating.told, dice_next(&client->dice));
+    if (body_make(client, &body) == OK) {
+        beating.body = buf_bytes(&body);
+        beat_start(&beating, address, true);
+    }
+    map_clear(&beating.told);
+    buf_clear(&body);
+}
+
 /* ---- leaving ---- */
 
 struct leaving {

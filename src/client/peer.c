@@ -22,6 +22,7 @@ struct peer {
     struct dial *dial; /* NULL: its name is being looked up */
     struct conn *conn;
     bool connected_before;
+    unsigned introduced;       /* client.identity when a heartbeat went out on this connection */
     bool gone;                 /* out of client.peers; freed when its connection has closed */
     struct list waiting, sent; /* calls, by by_peer */
     struct lookup *lookup;
@@ -235,6 +236,11 @@ void asked_answer(const struct asked *asked, int32_t code, struct bytes remark, 
     conn_write(conn, body);
 }
 
+struct bytes asked_address(const struct asked *asked)
+{
+    return bytes_of(asked->peer->address, asked->peer->address_len);
+}
+
 static void frame_take(struct peer *peer, const struct head *head, struct bytes body)
 {
     struct omq_client *client = peer->client;
@@ -305,6 +311,7 @@ static void peer_lost(void *user, struct conn *conn, const char *reason)
     struct peer *peer = user;
     struct omq_client *client = peer->client;
     peer->conn = NULL;
+    peer->introduced = 0;
     atomic_fetch_sub_explicit(&client->stats.connections, 1, memory_order_relaxed);
     if (!client->closing)
         client_log(client, OMQ_WARN, "the connection to %s is lost: %s", peer->address, reason);
@@ -465,6 +472,15 @@ bool peer_connected(struct omq_client *client, struct bytes address)
 {
     const struct peer *peer = map_get(&client->peers, address);
     return peer && peer->conn && conn_is_open(peer->conn);
+}
+
+bool peer_is_stranger(struct omq_client *client, struct bytes address)
+{
+    struct peer *peer;
+    if (peer_need(client, address, &peer) || peer->introduced == client->identity)
+        return false;
+    peer->introduced = client->identity;
+    return true;
 }
 
 /* ---- the end ---- */

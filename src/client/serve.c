@@ -1,11 +1,18 @@
 /* serve.c - what servers ask of us. */
 #include "client/consumer_int.h"
+#include "client/producer_int.h"
 
 void serve(const struct asked *asked)
 {
     switch (asked->head->code) {
     case REQ_NOTIFY_CONSUMER_IDS_CHANGED:
         consumers_changed(asked->client, head_field(asked->head, BYTES("consumerGroup")));
+        break;
+    case REQ_CHECK_TRANSACTION_STATE:
+        serve_check(asked);
+        break;
+    case REQ_PUSH_REPLY_MESSAGE_TO_CLIENT:
+        serve_reply(asked);
         break;
     default:
         asked_answer(asked, RES_REQUEST_CODE_NOT_SUPPORTED,

@@ -7,15 +7,18 @@ all; at the end it must leave with status 0, which under the sanitizers means wi
 
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from harness import puppet, remoting, tap  # noqa: E402
+from harness import process, puppet, remoting, tap  # noqa: E402
 from interop import plays, stage  # noqa: E402
 from interop.stage import unique  # noqa: E402
 
-INVALID, NETWORK, TOO_BIG = 1, 5, 10
+INVALID, TIMEOUT, NETWORK, NO_TOPIC, TOO_BIG, REFUSED, NOT_FOUND = 1, 4, 5, 7, 10, 12, 13
 
 here = plays.Once(lambda: stage.Stage())
 c = plays.Once(lambda: tap.watch(puppet.start_c("c", here().names)))
@@ -31,7 +34,8 @@ def send(name, *messages, mode="sync"):
 
 
 def stored(topic):
-    """All records of a topic by their unique ids."""
+    """All records of a topic by their unique ids. A name server hears of a new topic a moment after its broker."""
+    process.wait_until(lambda: here().route(topic), 10, "route of %s" % topic)
     return {record.unique_key: record for record in here().records(topic)}
 
 
@@ -59,7 +63,7 @@ def _():
     tap.check(re.fullmatch("[0-9A-F]{32}", receipt["id"]), "an id as the Java client makes them: %s" % receipt["id"])
 
 
-@tap.test("an empty body, one of a megabyte, and bodies of every byte arrive as they were")
+@tap.test("a body of a megabyte, of one byte, and of every byte there is arrive as they were")
 def _():
     p, topic = producer("bodies", compress_over=1 << 30), unique("Bodies")
     every = bytes(range(256))
@@ -137,6 +141,159 @@ def _():
     [receipt] = send(p, puppet.message(topic, b"x", id="mine-1"))
     tap.equal(receipt["id"], "mine-1", "id")
     tap.check("mine-1" in stored(topic), "it is stored under that id")
+
+
+@tap.test("`choose` has the last word on the queue of a message with a sharding key, and a number beyond is taken round")
+def _():
+    p, topic = producer("choose", choose=True), unique("Choose")
+    send(p, puppet.message(topic, b"makes the topic"))
+    stored(topic)
+    tap.equal({r["queue"] for r in send(p, *[puppet.message(topic, b"x", shard="any")] * 3)}, {3}, "the last queue")
+    tap.equal({r["queue"] for r in send(p, *[puppet.message(topic, b"x", shard="beyond")] * 3)}, {9 % 4}, "n + 5")
+
+
+# Compression ----------------------------------------------------------------------------------------------------------
+
+ZLIB, LZ4, ZSTD = 0, 1, 2
+
+
+def unpack(program, data):
+    """By a program that others have written."""
+    if not shutil.which(program[0]):
+        tap.skip("%s is not on PATH" % program[0])
+    return subprocess.run(program, input=data, stdout=subprocess.PIPE, check=True).stdout
+
+
+@tap.test("a body of 4,096 bytes or more is stored compressed, one byte less is not, and zlib is the default")
+def _():
+    p, topic = producer("zlib"), unique("Zlib")
+    big, small, noise = send(p, puppet.message(topic, size=4096), puppet.message(topic, size=4095),
+                             puppet.message(topic, size=9000, noise=True))
+    found = stored(topic)
+    record = found[big["id"]]
+    tap.check(len(record.stored_body) < 200, "%d bytes are stored" % len(record.stored_body))
+    tap.equal((record.body, record.sys_flag & 0x701), (b"x" * 4096, 0x301), "body and flag")
+    tap.equal((len(found[small["id"]].stored_body), found[small["id"]].sys_flag & 1), (4095, 0), "one byte less")
+    tap.equal((len(found[noise["id"]].stored_body), found[noise["id"]].sys_flag & 1), (9000, 0), "what does not shrink")
+
+
+@tap.test("lz4 and zstd are what their own programs read")
+def _():
+    for kind, flag, program in ((LZ4, 0x101, ["lz4", "-d", "-c"]), (ZSTD, 0x201, ["zstd", "-d", "-c"])):
+        p, topic = producer("packed%d" % kind, compression=kind), unique("Packed%d" % kind)
+        [receipt] = send(p, puppet.message(topic, size=100000))
+        record = stored(topic)[receipt["id"]]
+        tap.equal(record.sys_flag & 0x701, flag, "flag")
+        tap.check(len(record.stored_body) < 2000, "%d bytes are stored" % len(record.stored_body))
+        tap.equal(unpack(program, record.stored_body), b"x" * 100000, "body")
+
+
+# Batches --------------------------------------------------------------------------------------------------------------
+
+@tap.test("a batch is stored in one queue in its order, each message under its own id, tag and place")
+def _():
+    p, topic = producer("batch"), unique("Batch")
+    messages = [puppet.message(topic, b"%d" % i, tag="T%d" % i, keys=["k%d" % i], flag=i) for i in range(20)]
+    receipts = send(p, *messages, mode="batch")
+    tap.equal(len(receipts), 20, "receipts")
+    tap.equal(len({r["queue"] for r in receipts}), 1, "queues")
+    tap.equal([r["offset"] for r in receipts], list(range(20)), "offsets")
+    found = stored(topic)
+    for i, receipt in enumerate(receipts):
+        record = found[receipt["id"]]
+        tap.equal((record.body, record.properties["TAGS"], record.properties["KEYS"], record.flag, record.queue_offset,
+                   record.offset_id),
+                  (b"%d" % i, "T%d" % i, "k%d" % i, i, receipt["offset"], receipt["offset_id"]), "message %d" % i)
+
+
+@tap.test("a batch that is too big for one request goes in several, in order, and loses nothing")
+def _():
+    p, topic = producer("split", max_message_size=10000), unique("Split")
+    send(p, puppet.message(topic, b"makes the topic"))
+    receipts = send(p, *[puppet.message(topic, b"%d" % i, size=3000) for i in range(10)], mode="batch")
+    tap.equal(len(receipts), 10, "receipts")
+    tap.check(len({(r["queue"], r["offset"]) for r in receipts}) == 10, "places: %s" % receipts)
+    tap.check(len({r["queue"] for r in receipts}) > 1, "several requests went to several queues")
+    found = stored(topic)
+    for i, receipt in enumerate(receipts):
+        tap.check(found[receipt["id"]].body.startswith(b"%d" % i), "body %d" % i)
+
+
+@tap.test("what cannot be a batch is refused before anything is sent")
+def _():
+    p, topic = producer("unbatch", max_message_size=1000), unique("Unbatch")
+    for code, messages in (
+            (INVALID, []), (INVALID, [puppet.message(topic, b"x"), puppet.message(unique("Other"), b"x")]),
+            (INVALID, [puppet.message(topic, b"x"), puppet.message(topic, b"x", delay=1)]),
+            (INVALID, [puppet.message(topic, b"x"), puppet.message(topic, b"x", shard="s")]),
+            (INVALID, [puppet.message(topic, b"x"), puppet.message(topic, b"x", no_wait=True)]),
+            (INVALID, [puppet.message("%RETRY%g", b"x")]),
+            (TOO_BIG, [puppet.message(topic, b"x"), puppet.message(topic, size=1001)]),
+            (TOO_BIG, [puppet.message(topic, b"x"), puppet.message(topic, size=1000)])):
+        refused(code, send, p, *messages, mode="batch")
+    tap.equal(here().route(topic), None, "route")
+
+
+# Later ----------------------------------------------------------------------------------------------------------------
+
+@tap.test("a message with a delay level is not there at once, and is there after its second")
+def _():
+    p, topic = producer("delay"), unique("Delay")
+    send(p, puppet.message(topic, b"makes the topic"))
+    [receipt] = send(p, puppet.message(topic, b"later", delay=1))
+    tap.check(receipt["id"] not in stored(topic), "it is not there yet")
+    process.wait_until(lambda: receipt["id"] in stored(topic), 15, "the delayed message")
+    tap.equal(stored(topic)[receipt["id"]].properties["DELAY"], "1", "its property")
+
+
+# Questions ------------------------------------------------------------------------------------------------------------
+
+@tap.test("queues, offsets and single messages are told as they are")
+def _():
+    p, topic = producer("asked"), unique("Asked")
+    c().call("client", name="asker")
+    refused(NO_TOPIC, c().call, "queues", client="asker", topic=topic)
+    before = int(time.time() * 1000)
+    [first] = send(p, puppet.message(topic, b"one", tag="A", keys=["k"], properties={"p": "q"}, flag=3))
+    place = {"broker": first["broker"], "id": first["queue"]}
+    [second] = send(p, puppet.message(topic, size=5000, queue=place))
+    stored(topic)
+    queues = c().call("queues", client="asker", topic=topic)
+    tap.equal(sorted(queue["id"] for queue in queues), [0, 1, 2, 3], "queues")
+    tap.equal({(queue["broker"], queue["topic"]) for queue in queues}, {(first["broker"], topic)}, "names")
+    asked = dict(client="asker", topic=topic, broker=first["broker"], queue=first["queue"])
+    tap.equal(c().call("offset", bound="begin", **asked), 0, "begin")
+    tap.equal(c().call("offset", bound="end", **asked), 2, "end")
+    tap.equal(c().call("offset", time=before - 1000, **asked), 0, "offset by time")
+    seen = c().call("view", client="asker", topic=topic, offset_id=first["offset_id"])
+    tap.equal([seen[k] for k in ("topic", "id", "body", "tag", "keys", "flag", "queue", "offset")],
+              [topic, first["id"], "one", "A", "k", 3, first["queue"], 0], "the message")
+    tap.equal(seen["properties"]["p"], "q", "its property")
+    tap.equal(c().call("view", client="asker", offset_id=second["offset_id"])["size"], 5000, "expanded")
+    refused(NOT_FOUND, c().call, "view", client="asker", offset_id=first["offset_id"][:-4] + "FFFF")
+    refused(INVALID, c().call, "view", client="asker", offset_id="XYZ")
+    refused(NOT_FOUND, c().call, "offset", bound="end", **dict(asked, broker="nobody"))
+
+
+# Request and reply ----------------------------------------------------------------------------------------------------
+
+@tap.test("a request gets the reply to this very message, and a time-out if nobody replies")
+def _():
+    p, topic = producer("requester"), unique("Request")
+    producer("replier")
+    send(p, puppet.message(topic, b"makes the topic"))
+    stored(topic)
+    number = c().start("request", name=p, messages=[puppet.message(topic, b"how many?")], timeout_ms=20000)
+    [record] = process.wait_until(
+        lambda: [r for r in here().records(topic) if r.body == b"how many?"], 10, "the request is stored")
+    c().call("client", name="reply_client")
+    c().call("reply", name="replier", client="reply_client", offset_id=record.offset_id, text="seven")
+    reply = c().finish(number)
+    tap.equal(reply["body"], "seven", "reply")
+    tap.equal(reply["properties"]["CORRELATION_ID"], record.properties["CORRELATION_ID"], "number")
+    refused(TIMEOUT, c().call, "request", name=p, messages=[puppet.message(topic, b"anybody?")], timeout_ms=300)
+    [plain] = send(p, puppet.message(topic, b"no request"))
+    refused(INVALID, c().call, "reply", name="replier", client="reply_client", offset_id=plain["offset_id"], text="x")
 
 
 @tap.test("the puppet leaves without leak, race or stray access")

@@ -197,7 +197,7 @@ static const struct part own_parts[] = {
 
 static play *part_find(struct bytes name)
 {
-    const struct part *lists[] = {own_parts, produce_parts};
+    const struct part *lists[] = {own_parts, produce_parts, ask_parts};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         for (const struct part *p = lists[i]; p->name; p++)
             if (bytes_equal(name, bytes_str(p->name)))

@@ -28,7 +28,8 @@ struct part {
     const char *name;
     play *play;
 };
-extern const struct part produce_parts[]; /* ends with a NULL */
+/* Each ends with a NULL. */
+extern const struct part produce_parts[], ask_parts[];
 
 /* Arguments; what is missing is NULL or 0. */
 const char *arg_text(const struct json *args, const char *name, struct arena *arena);
@@ -42,6 +43,11 @@ void puppet_say(const struct buf *line);
 void thing_add(const char *name, void *thing, void (*close)(void *thing));
 void *thing_find(const char *name); /* NULL: there is none */
 void thing_close(const char *name);
+
+/* A received message, as the test hears of it. */
+void delivery_write(struct json_out *w, const struct omq_delivery *d);
+void receipt_write(struct json_out *w, const struct omq_receipt *r);
+struct omq_message *messages_of(struct command *c, size_t *n); /* "messages" */
 
 /* A client of its own for a producer or consumer, with the options that the command has. */
 int client_of(struct command *c, struct omq_client **out);

@@ -2,6 +2,7 @@
 #include "puppet.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- from JSON to messages ---- */
@@ -101,7 +102,7 @@ static void message_of(struct command *c, const struct json *j, struct omq_messa
     }
 }
 
-static struct omq_message *messages_of(struct command *c, size_t *n)
+struct omq_message *messages_of(struct command *c, size_t *n)
 {
     const struct json *list = json_member(c->args, "messages");
     struct omq_message *all = arena_alloc(c->arena, (list ? list->n : 0) * sizeof *all + 1);
@@ -113,7 +114,7 @@ static struct omq_message *messages_of(struct command *c, size_t *n)
 
 /* ---- and back ---- */
 
-static void receipt_write(struct json_out *w, const struct omq_receipt *r)
+void receipt_write(struct json_out *w, const struct omq_receipt *r)
 {
     json_open(w);
     json_int_member(w, "status", r->stored);
@@ -138,9 +139,47 @@ static size_t choose_last(void *user, const struct omq_message *message,
     return message->sharding_key && strcmp(message->sharding_key, "beyond") == 0 ? n + 5 : n - 1;
 }
 
-static void close_producer(void *producer)
+/* What a test wants to be decided: by the message's own property, so that members of a group, or
+ * the same program started again, decide alike. */
+static int decision_of(const char *word)
 {
-    omq_producer_close(producer);
+    if (word && strcmp(word, "commit") == 0)
+        return OMQ_COMMIT;
+    return word && strcmp(word, "rollback") == 0 ? OMQ_ROLLBACK : OMQ_UNKNOWN;
+}
+
+struct checked {
+    struct omq_producer *producer;
+    char name[64];
+};
+
+static int check(void *user, const struct omq_delivery *half)
+{
+    const struct checked *checked = user;
+    struct buf line = buf_upto(1 << 20);
+    struct json_out w = {.buf = &line};
+    json_open(&w);
+    json_text_member(&w, "event", BYTES("message"));
+    json_text_member(&w, "name", bytes_str(checked->name));
+    json_key(&w, "half");
+    delivery_write(&w, half);
+    json_close(&w);
+    puppet_say(&line);
+    buf_clear(&line);
+    return decision_of(omq_delivery_property(half, "check"));
+}
+
+static void close_producer(void *thing)
+{
+    struct checked *checked = thing;
+    omq_producer_close(checked->producer);
+    free(checked);
+}
+
+static struct omq_producer *producer_find(struct command *c)
+{
+    const struct checked *found = thing_find(arg_text(c->args, "name", c->arena));
+    return found ? found->producer : NULL;
 }
 
 static int play_producer(struct command *c)
@@ -167,10 +206,15 @@ static int play_producer(struct command *c)
         .trace_topic = arg_text(a, "trace_topic", c->arena),
         .choose = arg_bool(a, "choose") ? choose_last : NULL,
     };
-    struct omq_producer *producer;
-    code = omq_producer_open(client, &o, &producer, &c->why);
+    struct checked *checked = calloc(1, sizeof *checked);
+    (void)snprintf(checked->name, sizeof checked->name, "%s", arg_text(a, "name", c->arena));
+    o.check = arg_bool(a, "check") ? check : NULL;
+    o.user = checked;
+    code = omq_producer_open(client, &o, &checked->producer, &c->why);
     if (!code)
-        thing_add(arg_text(a, "name", c->arena), producer, close_producer);
+        thing_add(checked->name, checked, close_producer);
+    else
+        free(checked);
     return code;
 }
 
@@ -259,19 +303,117 @@ static int send_each(struct command *c, struct omq_producer *p, const struct omq
     return OMQ_OK;
 }
 
+static int send_batch(struct command *c, struct omq_producer *p, const struct omq_message *m,
+                      size_t n)
+{
+    struct omq_receipt *receipts = calloc(n + 1, sizeof *receipts);
+    size_t sent = 0;
+    int code = omq_send_batch(p, m, n, receipts, &sent, &c->why);
+    struct json_out w = {.buf = &c->result};
+    json_open_array(&w);
+    for (size_t i = 0; !code && i < sent; i++)
+        receipt_write(&w, &receipts[i]);
+    json_close_array(&w);
+    free(receipts);
+    if (code && sent > 0) /* the test wants to know */
+        (void)snprintf(c->why.text + strlen(c->why.text), sizeof c->why.text - strlen(c->why.text),
+                       " [sent=%zu]", sent);
+    return code;
+}
+
+/* ---- transactions ---- */
+
+struct local {
+    const char *decision;
+    bool called;
+};
+
+static int decide(void *user, const struct omq_message *message, const struct omq_receipt *receipt)
+{
+    struct local *local = user;
+    (void)message;
+    (void)receipt;
+    local->called = true;
+    return decision_of(local->decision);
+}
+
+static int play_transaction(struct command *c)
+{
+    size_t n;
+    const struct omq_message *m = messages_of(c, &n);
+    struct local local = {.decision = arg_text(c->args, "decision", c->arena)};
+    struct omq_receipt receipt;
+    int decision;
+    int code =
+        omq_send_transaction(producer_find(c), m, decide, &local, &receipt, &decision, &c->why);
+    if (code)
+        return code;
+    struct json_out w = {.buf = &c->result};
+    json_open(&w);
+    json_int_member(&w, "decision", decision);
+    json_bool_member(&w, "called", local.called);
+    json_key(&w, "receipt");
+    receipt_write(&w, &receipt);
+    json_close(&w);
+    return OMQ_OK;
+}
+
+static int play_request(struct command *c)
+{
+    size_t n;
+    const struct omq_message *m = messages_of(c, &n);
+    struct omq_delivery *reply;
+    int code =
+        omq_request(producer_find(c), m, (int)arg_int(c->args, "timeout_ms"), &reply, &c->why);
+    if (code)
+        return code;
+    struct json_out w = {.buf = &c->result};
+    delivery_write(&w, reply);
+    omq_delivery_free(reply);
+    return OMQ_OK;
+}
+
+/* To a message that is found by its place. */
+static int play_reply(struct command *c)
+{
+    struct omq_delivery *to;
+    const char *text = arg_text(c->args, "text", c->arena);
+    int code = omq_view(thing_find(arg_text(c->args, "client", c->arena)), NULL,
+                        arg_text(c->args, "offset_id", c->arena), &to, &c->why);
+    if (code)
+        return code;
+    code = omq_reply(producer_find(c), to, text, text ? strlen(text) : 0, &c->why);
+    omq_delivery_free(to);
+    return code;
+}
+
+static int play_recall(struct command *c)
+{
+    return omq_recall(producer_find(c), arg_text(c->args, "topic", c->arena),
+                      arg_text(c->args, "recall", c->arena), &c->why);
+}
+
+/* ---- plain messages ---- */
+
 static int play_send(struct command *c)
 {
-    struct omq_producer *p = thing_find(arg_text(c->args, "name", c->arena));
+    struct omq_producer *p = producer_find(c);
     struct bytes mode = json_text(json_member(c->args, "mode"), BYTES("sync"));
     size_t n;
     const struct omq_message *m = messages_of(c, &n);
     if (bytes_equal(mode, BYTES("async")))
         return send_async(c, p, m, n);
+    if (bytes_equal(mode, BYTES("batch")))
+        return send_batch(c, p, m, n);
     return send_each(c, p, m, n, bytes_equal(mode, BYTES("oneway")));
 }
 
 const struct part produce_parts[] = {
     {"producer", play_producer},
     {"send", play_send},
+    {"transaction", play_transaction},
+    {"request", play_request},
+    {"reply", play_reply},
+    {"recall", play_recall},
     {NULL, NULL},
 };

@@ -1,0 +1,97 @@
+/* recall.c - taking back a message that is to be delivered later.
+ *
+ * The handle in its receipt is base64url of "v1 topic broker time id": it says which broker has it.
+ */
+#include "client/producer_int.h"
+
+#define HANDLE_MAX 1024
+
+static int digit_of(uint8_t c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '-' ? 62 : c == '_' ? 63 : -1;
+}
+
+static struct bytes base64url_read(struct bytes text, uint8_t *out, size_t size)
+{
+    uint32_t bits = 0;
+    int have = 0;
+    size_t n = 0;
+    while (text.len > 0 && text.at[text.len - 1] == '=')
+        text.len--;
+    for (size_t i = 0; i < text.len; i++) {
+        int digit = digit_of(text.at[i]);
+        if (digit < 0 || n == size)
+            return (struct bytes){0};
+        bits = bits << 6 | (uint32_t)digit;
+        have += 6;
+        if (have >= 8) {
+            have -= 8;
+            out[n++] = (uint8_t)(bits >> have);
+        }
+    }
+    return bytes_of(out, n);
+}
+
+/* The n-th word, from 0. */
+static struct bytes word(struct bytes text, size_t n)
+{
+    for (;; n--) {
+        const uint8_t *blank = text.len > 0 ? memchr(text.at, ' ', text.len) : NULL;
+        size_t len = blank ? (size_t)(blank - text.at) : text.len;
+        if (n == 0)
+            return bytes_of(text.at, len);
+        if (!blank)
+            return (struct bytes){0};
+        text = bytes_from(text, len + 1);
+    }
+}
+
+static int nothing_to_take(struct question *question, const struct answer *answer)
+{
+    (void)question;
+    (void)answer;
+    return OMQ_OK;
+}
+
+int omq_recall(struct omq_producer *producer, const char *topic, const char *recall,
+               struct omq_error *why)
+{
+    int code = producer_check(producer, true, why);
+    if (code)
+        return code;
+    if (!topic || !recall)
+        return omq_fail(why, OMQ_INVALID, "a recall needs the topic and the receipt's `recall`");
+    uint8_t room[HANDLE_MAX];
+    struct bytes handle = base64url_read(bytes_str(recall), room, sizeof room);
+    if (!bytes_equal(word(handle, 0), BYTES("v1")) || word(handle, 4).len == 0 ||
+        !bytes_equal(word(handle, 1), bytes_str(topic)))
+        return omq_fail(why, OMQ_INVALID,
+                        "that is not a `recall` of a receipt of topic %.100s (it is empty when the "
+                        "message was not delayed by delay_ms or deliver_ms)",
+                        topic);
+    struct question question = {
+        .client = producer->client,
+        .request = REQ_RECALL_MESSAGE,
+        .topic = bytes_str(topic),
+        .broker = word(handle, 2),
+        .fields = {{BYTES("producerGroup"), bytes_str(producer->group)},
+                   {BYTES("topic"), bytes_str(topic)},
+                   {BYTES("recallHandle"), bytes_str(recall)}},
+        .n_fields = 3,
+        .timeout_ms = (uint64_t)producer->options.timeout_ms,
+        .got = nothing_to_take,
+    };
+    code = question_ask(&question, why);
+    if (code == OMQ_REFUSED && question.why.response_code == RES_ILLEGAL_OPERATION) {
+        code = OMQ_NOT_FOUND; /* its time has come */
+        if (why)
+            why->code = code;
+    }
+    return code;
+}

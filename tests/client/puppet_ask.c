@@ -1,0 +1,103 @@
+/* puppet_ask.c - what a test wants to know, and messages that were received. */
+#include "puppet.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+
+#define BODY_SHOWN 1024 /* longer bodies are told by size and digest only */
+
+void delivery_write(struct json_out *w, const struct omq_delivery *d)
+{
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    char hex[2 * sizeof digest + 1];
+    (void)SHA256(d->body_size ? d->body : "", d->body_size, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        (void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    json_open(w);
+    json_text_member(w, "topic", bytes_str(d->queue.topic));
+    json_text_member(w, "broker", bytes_str(d->queue.broker));
+    json_text_member(w, "id", bytes_str(d->id));
+    json_text_member(w, "offset_id", bytes_str(d->offset_id));
+    json_int_member(w, "queue", d->queue.id);
+    json_int_member(w, "offset", d->offset);
+    json_text_member(w, "tag", bytes_str(d->tag));
+    json_text_member(w, "keys", bytes_str(d->keys));
+    json_int_member(w, "flag", d->flag);
+    json_int_member(w, "reconsume", d->attempt - 1);
+    json_text_member(w, "body", bytes_of(d->body, d->body_size <= BODY_SHOWN ? d->body_size : 0));
+    json_int_member(w, "size", (int64_t)d->body_size);
+    json_text_member(w, "digest", bytes_str(hex));
+    json_key(w, "properties");
+    json_open(w);
+    for (size_t i = 0; i < d->n_properties; i++)
+        json_text_member(w, d->properties[i].name, bytes_str(d->properties[i].value));
+    json_close(w);
+    json_close(w);
+}
+
+static struct omq_client *client_find(struct command *c)
+{
+    return thing_find(arg_text(c->args, "client", c->arena));
+}
+
+static int play_view(struct command *c)
+{
+    struct omq_delivery *found;
+    int code = omq_view(client_find(c), arg_text(c->args, "topic", c->arena),
+                        arg_text(c->args, "offset_id", c->arena), &found, &c->why);
+    if (code)
+        return code;
+    struct json_out w = {.buf = &c->result};
+    delivery_write(&w, found);
+    omq_delivery_free(found);
+    return OMQ_OK;
+}
+
+static int play_queues(struct command *c)
+{
+    struct omq_queue *queues;
+    size_t n;
+    int code = omq_topic_queues(client_find(c), arg_text(c->args, "topic", c->arena), &queues, &n,
+                                &c->why);
+    if (code)
+        return code;
+    struct json_out w = {.buf = &c->result};
+    json_open_array(&w);
+    for (size_t i = 0; i < n; i++) {
+        json_open(&w);
+        json_text_member(&w, "topic", bytes_str(queues[i].topic));
+        json_text_member(&w, "broker", bytes_str(queues[i].broker));
+        json_int_member(&w, "id", queues[i].id);
+        json_close(&w);
+    }
+    json_close_array(&w);
+    omq_queues_free(queues);
+    return OMQ_OK;
+}
+
+/* "bound": "begin" or "end"; or "time": ms. */
+static int play_offset(struct command *c)
+{
+    struct omq_queue queue = {.topic = arg_text(c->args, "topic", c->arena),
+                              .broker = arg_text(c->args, "broker", c->arena),
+                              .id = (int32_t)arg_int(c->args, "queue")};
+    struct bytes bound = json_text(json_member(c->args, "bound"), BYTES(""));
+    int64_t offset;
+    int code = bound.len == 0 ? omq_offset_at(client_find(c), &queue, arg_int(c->args, "time"),
+                                              &offset, &c->why)
+                              : omq_offset(client_find(c), &queue,
+                                           bytes_equal(bound, BYTES("begin")) ? OMQ_BEGIN : OMQ_END,
+                                           &offset, &c->why);
+    if (code)
+        return code;
+    struct json_out w = {.buf = &c->result};
+    json_put_int(&w, offset);
+    return OMQ_OK;
+}
+
+const struct part ask_parts[] = {
+    {"view", play_view},
+    {"queues", play_queues},
+    {"offset", play_offset},
+    {NULL, NULL},
+};
