@@ -497,10 +497,9 @@ static void job_answered(struct call *call, const struct answer *answer)
 static void job_call_back(struct task *task)
 {
     struct job *job = list_entry(task, struct job, task);
-    struct omq_producer *producer = job->producer;
+    atomic_fetch_sub(&job->producer->in_flight, 1); /* the callback may send the next one */
     job->done(job->user, job->code ? NULL : &job->receipt, job->code ? &job->why : NULL);
     job_free(job);
-    atomic_fetch_sub(&producer->in_flight, 1);
 }
 
 static void job_end(struct job *job, int code)

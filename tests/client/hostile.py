@@ -10,53 +10,9 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from harness import fake, puppet, remoting, tap  # noqa: E402
-from harness.fake import CUT, Fake, reply, routes, sent  # noqa: E402
-
-INVALID, TIMEOUT, NETWORK, LOST, NO_TOPIC, TOO_BIG, REFUSED, PROTOCOL = 1, 4, 5, 6, 7, 10, 12, 14
-SEND = remoting.SEND_MESSAGE_V2
-ROUTE = remoting.GET_ROUTEINFO_BY_TOPIC
-
-
-class Scene:
-    """A name server and a broker of the test's own, and a producer that talks to them."""
-    count = 0
-
-    def __init__(self, broker=sent, names=None, timeout_ms=3000, retries=-1, brokers=None, **options):
-        Scene.count += 1
-        self.broker = Fake(lambda request: broker(request) if request.code == SEND else reply())
-        self.brokers = brokers if brokers is not None else {"broker-a": self.broker.address}
-        self.names = Fake(names or routes(self.brokers))
-        self.puppet = tap.watch(puppet.start_c("c%d" % Scene.count, self.names.address))
-        self.puppet.call("producer", name="p", group="g", timeout_ms=timeout_ms, retries=retries, **options)
-
-    def send(self, mode="sync", timeout=30, **more):
-        return self.puppet.call("send", timeout=timeout, name="p", mode=mode,
-                                messages=[puppet.message("T", b"body", **more)])[0]
-
-    def refused(self, *codes, within=20, **more):
-        begin = time.monotonic()
-        try:
-            self.send(**more)
-        except puppet.Refused as error:
-            tap.check(error.code in codes, "code %s of %r, wanted %s" % (error.code, str(error), codes))
-            tap.check(time.monotonic() - begin < within, "it took %.1f s" % (time.monotonic() - begin))
-            return error
-        raise AssertionError("it was not refused")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        try:
-            if kind is None:
-                self.puppet.end()
-                tap.unwatch(self.puppet)
-            else:
-                self.puppet.kill9()
-        finally:
-            self.broker.close()
-            self.names.close()
+from client.scene import INVALID, LOST, NETWORK, NO_TOPIC, PROTOCOL, Scene, TIMEOUT, TOO_BIG  # noqa: E402
+from harness import fake, remoting, tap  # noqa: E402
+from harness.fake import CUT, reply, sent  # noqa: E402
 
 
 def header(request, **more):

@@ -116,6 +116,10 @@ class Fake:
                                   "%d requests of code %d" % (count, code), pause=0.01)
 
     def close(self):
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept(), which keeps it open
+        except OSError:
+            pass
         self.listener.close()
         self.cut()
 

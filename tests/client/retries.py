@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""When a message is tried again, and where: by brokers of the test's own that refuse, cut, stall and move."""
+
+import pathlib
+import socket
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from client.scene import (BUSY, CLOSED, DENIED, LOST, NETWORK, NO_TOPIC, REFUSED, Scene, TIMEOUT, broker,  # noqa: E402
+                          id_of)
+from harness import puppet, remoting, tap  # noqa: E402
+from harness.fake import CUT, Fake, reply, routes, sent  # noqa: E402
+
+STORED, NO_FLUSH, NO_COPY = 0, 1, 2
+
+
+def refuses(code):
+    return lambda request: reply(code=code, remark="as the test wants it")
+
+
+def cuts(_):
+    return CUT
+
+
+def silent(_):
+    return None
+
+
+def first(answer, then=sent):
+    """`answer` to the first message, `then` to all others."""
+    told = []
+    return lambda request: then(request) if told else told.append(1) or answer(request)
+
+
+def until_on_a(scene, **more):
+    """Sends until a message was tried on broker-a first; gives its receipt."""
+    for _ in range(8):
+        before = len(scene.sends())
+        receipt = scene.send(**more)
+        if len(scene.sends()) > before:
+            return receipt
+    raise AssertionError("broker-a was never tried")
+
+
+@tap.test("refusals that another broker may not share are tried on another one, under the same id")
+def _():
+    for code in (1, 2, 14, 16, 17, 204, 205, 1500):
+        for mode in ("sync", "async"):
+            with Scene(refuses(code), others={"broker-b": sent}, retries=2) as scene:
+                receipt = until_on_a(scene, mode=mode)
+                tap.equal(receipt["broker"], "broker-b", "broker after code %d" % code)
+                tap.equal([id_of(each) for each in scene.sends()], [receipt["id"]], "id at broker-a")
+                tap.equal(id_of(scene.sends("broker-b")[-1]), receipt["id"], "id at broker-b")
+
+
+@tap.test("other refusals are final, and say what the broker said")
+def _():
+    for code in (3, 13, 26, 29, 215, 604):
+        with Scene(refuses(code), retries=2) as scene:
+            error = scene.refused(10, 8, 11, REFUSED)
+            tap.check("as the test wants it" in str(error) and error.response == code, "words and code: %s" % error)
+            tap.equal(len(scene.sends()), 1, "tries")
+
+
+@tap.test("a lost connection is tried elsewhere; without retries, or when all are used up, it is an error")
+def _():
+    with Scene(cuts, others={"broker-b": sent}, retries=2) as scene:
+        receipt = until_on_a(scene)
+        tap.equal(id_of(scene.sends()[0]), receipt["id"], "the same id")
+    with Scene(cuts, others={"broker-b": cuts}, retries=-1) as scene:
+        scene.refused(LOST)
+        tap.equal(len(scene.sends()) + len(scene.sends("broker-b")), 1, "tries without retries")
+    with Scene(cuts, others={"broker-b": cuts}, retries=4) as scene:
+        scene.refused(LOST)
+        tries = scene.sends() + scene.sends("broker-b")
+        tap.equal(len(tries), 5, "tries")
+        tap.equal(len({id_of(each) for each in tries}), 1, "ids")
+        tap.check(len(scene.sends()) in (2, 3), "both in turn: %d at broker-a" % len(scene.sends()))
+
+
+@tap.test("a broker that cannot be reached at all is left for another one")
+def _():
+    with Scene(brokers={}, retries=2) as scene, socket.socket() as gone:
+        gone.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        scene.brokers.update({"broker-a": "127.0.0.1:%d" % gone.getsockname()[1], "broker-b": scene.broker.address})
+        tap.equal({scene.send()["broker"] for _ in range(8)}, {"broker-b"}, "brokers")
+
+
+@tap.test("a time-out uses up the time there is: no second try, and the error says that it may be stored")
+def _():
+    with Scene(silent, others={"broker-b": silent}, retries=2, timeout_ms=400) as scene:
+        tap.check("may have stored" in str(scene.refused(TIMEOUT)), "sentence")
+        tap.equal(len(scene.sends()) + len(scene.sends("broker-b")), 1, "tries")
+
+
+@tap.test("a message with a place stays there: no other queue takes it")
+def _():
+    for place in ({"queue": {"broker": "broker-a", "id": 1}}, {"shard": "key"}):
+        with Scene(cuts, others={"broker-b": cuts}, retries=2) as scene:
+            scene.refused(LOST, **place)
+            tap.equal(len(scene.sends()) + len(scene.sends("broker-b")), 1, "tries of %s after a cut" % place)
+        with Scene(refuses(1), others={"broker-b": refuses(1)}, retries=2) as scene:
+            scene.refused(REFUSED, **place)
+            tap.equal(len(scene.sends()) + len(scene.sends("broker-b")), 1, "tries of %s after a refusal" % place)
+    with Scene(first(cuts), retries=2, retry_same_broker_first=True) as scene:
+        tap.equal(scene.send(queue={"broker": "broker-a", "id": 1})["queue"], 1, "queue")
+        tap.equal([each.ext["e"] for each in scene.sends()], ["1", "1"], "queues tried")
+    with Scene(first(cuts), retries=2, retry_same_broker_first=True) as scene:
+        scene.send(shard="key")
+        tap.equal(len({each.ext["e"] for each in scene.sends()}), 1, "queues tried")
+
+
+@tap.test("with producer dedup the second try goes to the same queue first, the third elsewhere")
+def _():
+    with Scene(cuts, others={"broker-b": sent}, retries=2, retry_same_broker_first=True) as scene:
+        receipt = until_on_a(scene)
+        tries = scene.sends()
+        tap.equal([id_of(each) for each in tries], [receipt["id"]] * 2, "tries at broker-a")
+        tap.equal(len({each.ext["e"] for each in tries}), 1, "queues there")
+        tap.equal(receipt["broker"], "broker-b", "in the end")
+    with Scene(lambda q: sent(q, DUPLICATES=1)) as scene:
+        tap.equal(scene.send()["duplicate"], True, "a broker that knew it")
+
+
+@tap.test("stored, but not safely: a result, or with retry_not_stored a reason to try elsewhere")
+def _():
+    def weak(code):
+        def answer(request):
+            given = sent(request)
+            given.code = code
+            return given
+        return answer
+    for code, status in ((10, NO_FLUSH), (11, NO_COPY), (12, NO_COPY)):
+        with Scene(weak(code)) as scene:
+            tap.equal(scene.send()["status"], status, "status of %d" % code)
+        with Scene(weak(code), others={"broker-b": sent}, retries=2, retry_not_stored=True) as scene:
+            receipt = until_on_a(scene)
+            tap.equal((receipt["status"], receipt["broker"]), (STORED, "broker-b"), "after %d" % code)
+        with Scene(weak(code), others={"broker-b": cuts}, retries=1, retry_not_stored=True) as scene:
+            receipt = until_on_a(scene)
+            tap.equal((receipt["status"], receipt["broker"]), (status, "broker-a"), "what there was, after %d" % code)
+
+
+@tap.test("with avoid_slow a broker that failed gets no messages for a while")
+def _():
+    with Scene(first(cuts), others={"broker-b": sent}, retries=2, avoid_slow=True) as scene:
+        until_on_a(scene)
+        tap.equal({scene.send()["broker"] for _ in range(20)}, {"broker-b"}, "brokers")
+        tap.equal(len(scene.sends()), 1, "messages to broker-a")
+    with Scene(first(cuts), others={"broker-b": sent}, retries=2) as scene:
+        until_on_a(scene)
+        tap.equal({scene.send()["broker"] for _ in range(8)}, {"broker-a", "broker-b"}, "brokers without it")
+
+
+@tap.test("a broker that has moved is found where it is now, within the same send")
+def _():
+    with Scene(retries=2) as scene:
+        scene.send()
+        scene.brokers["broker-a"] = "127.0.0.1:1"  # nobody, until the new one is there
+        scene.others["broker-a"] = moved = broker()
+        scene.broker.close()
+        scene.brokers["broker-a"] = moved.address
+        scene.send()
+        tap.equal(len(moved.of(remoting.SEND_MESSAGE_V2)), 1, "messages at the new address")
+
+
+@tap.test("a topic that a broker no longer has is looked for again")
+def _():
+    with Scene(refuses(17), others={"broker-b": sent}, retries=2) as scene:
+        del scene.brokers["broker-b"]
+        try:
+            scene.send()
+        except puppet.Refused as error:
+            tap.equal(error.code, NO_TOPIC, "code")
+        scene.brokers["broker-b"] = scene.others["broker-b"].address
+        tap.equal(scene.send()["broker"], "broker-b", "broker")
+
+
+@tap.test("of several name servers any may be gone, or silent, and the next one answers")
+def _():
+    with Scene() as scene:
+        others = [Fake(routes(scene.brokers)) for _ in range(2)]
+        mute = Fake(silent)
+        all_of = [scene.names, *others]
+        scene.puppet.call("client", name="k2", names=";".join(each.address for each in [mute, *all_of]),
+                          client_timeout_ms=2000)
+        scene.puppet.call("producer", name="q", client="k2", group="g2", timeout_ms=6000)
+        for number in range(3):
+            receipt = scene.puppet.call("send", name="q", messages=[puppet.message("T%d" % number, b"x")])
+            tap.equal(len(receipt), 1, "receipts")
+            all_of[number].close()
+        try:
+            scene.puppet.call("send", name="q", messages=[puppet.message("T9", b"x")])
+            raise AssertionError("no name server is left")
+        except puppet.Refused as error:
+            tap.check(error.code in (NETWORK, TIMEOUT), "code of %s" % error)
+        scene.puppet.call("send", name="q", messages=[puppet.message("T1", b"what is known stays known")])
+        mute.close()
+
+
+@tap.test("max_in_flight is a limit: what is beyond is refused at once, and room comes back")
+def _():
+    held = []
+    with Scene(lambda q: held.append(q), max_in_flight=10, timeout_ms=1000) as scene:
+        results = scene.puppet.call("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 15)
+        codes = [each.get("code") for each in results]
+        tap.equal((codes.count(BUSY), codes.count(TIMEOUT)), (5, 10), "refused, timed out")
+        results = scene.puppet.call("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 10)
+        tap.equal([each.get("code") for each in results], [TIMEOUT] * 10, "there is room again")
+
+
+@tap.test("a close waits for answers that come in time, and ends the rest; each callback comes once, before it returns")
+def _():
+    with Scene(silent, timeout_ms=800) as scene:
+        number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 50)
+        scene.broker.wait(remoting.SEND_MESSAGE_V2, 50)
+        begin = time.monotonic()
+        scene.puppet.call("stop", name="p")
+        tap.check(time.monotonic() - begin < 5, "the close took %.1f s" % (time.monotonic() - begin))
+        codes = {each["code"] for each in scene.puppet.finish(number, 1)}
+        tap.check(codes <= {CLOSED, TIMEOUT}, "codes %s" % codes)
+    with Scene(lambda q: time.sleep(0.01) or sent(q), timeout_ms=5000) as scene:
+        number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 50)
+        scene.broker.wait(remoting.SEND_MESSAGE_V2, 5)
+        scene.puppet.call("stop", name="p")
+        tap.equal({each.get("code") for each in scene.puppet.finish(number, 1)}, {None}, "errors")
+
+
+@tap.test("a close while the route is being asked for, and while nobody can be reached, ends in time")
+def _():
+    for names in (silent, None):
+        with Scene(names=names, brokers={"broker-a": "127.0.0.1:1"}, timeout_ms=500) as scene:
+            number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 5)
+            scene.puppet.call("stop", name="p", timeout=10)
+            tap.check(all("code" in each for each in scene.puppet.finish(number, 1)), "all have ended")
+
+
+@tap.test("a message refused for want of permission is told as such")
+def _():
+    with Scene(refuses(16)) as scene:
+        scene.refused(DENIED)
+
+
+tap.main()
