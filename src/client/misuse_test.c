@@ -1,0 +1,352 @@
+/* misuse_test.c - calls that make no sense have a defined result: through the public header only.
+ */
+#include "oncemq.h"
+
+#include "base/test.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Nobody listens on port 1. */
+static const struct omq_client_options nowhere = {.names = "127.0.0.1:1"};
+
+static struct omq_client *client_new(void)
+{
+    struct omq_client *client;
+    assert_int_equal(omq_client_open(&nowhere, &client, NULL), OMQ_OK);
+    return client;
+}
+
+static struct omq_producer *producer_new(struct omq_client *client)
+{
+    struct omq_producer *producer;
+    const struct omq_producer_options o = {.group = "g", .timeout_ms = 300, .retries = -1};
+    assert_int_equal(omq_producer_open(client, &o, &producer, NULL), OMQ_OK);
+    return producer;
+}
+
+static const struct omq_message message = {.topic = "T", .body = "x", .body_size = 1};
+
+static void ignore(void *user, const struct omq_receipt *receipt, const struct omq_error *why)
+{
+    (void)user;
+    (void)receipt;
+    (void)why;
+}
+
+static int commit(void *user, const struct omq_message *m, const struct omq_receipt *receipt)
+{
+    (void)user;
+    (void)m;
+    (void)receipt;
+    return OMQ_COMMIT;
+}
+
+static int unknown(void *user, const struct omq_delivery *half)
+{
+    (void)user;
+    (void)half;
+    return OMQ_UNKNOWN;
+}
+
+/* Every way to send, with the same producer and message: all must give the same code. */
+static void assert_all_say(struct omq_producer *p, const struct omq_message *m, int wanted)
+{
+    struct omq_error why = {0};
+    struct omq_delivery *reply;
+    assert_int_equal(omq_send(p, m, NULL, &why), wanted);
+    assert_int_equal(why.code, wanted);
+    assert_true(strlen(why.text) > 5);
+    assert_int_equal(omq_send(p, m, NULL, NULL), wanted);
+    assert_int_equal(omq_send_async(p, m, ignore, NULL, &why), wanted);
+    assert_int_equal(omq_send_oneway(p, m, &why), wanted);
+    assert_int_equal(omq_send_batch(p, m, 1, NULL, NULL, &why), wanted);
+    assert_int_equal(omq_send_transaction(p, m, commit, NULL, NULL, NULL, &why), wanted);
+    assert_int_equal(omq_request(p, m, 100, &reply, &why), wanted);
+}
+
+static void null_is_an_argument_like_any_other(void **state)
+{
+    (void)state;
+    struct omq_client *client = NULL;
+    struct omq_producer *producer = NULL;
+    struct omq_error why;
+    assert_int_equal(omq_client_open(NULL, &client, &why), OMQ_INVALID);
+    assert_int_equal(omq_client_open(&nowhere, NULL, &why), OMQ_INVALID);
+    assert_int_equal(omq_client_open(&(struct omq_client_options){0}, &client, &why), OMQ_INVALID);
+    client = client_new();
+    const struct omq_producer_options o = {.group = "g"};
+    assert_int_equal(omq_producer_open(NULL, &o, &producer, &why), OMQ_INVALID);
+    assert_int_equal(omq_producer_open(client, NULL, &producer, &why), OMQ_INVALID);
+    assert_int_equal(omq_producer_open(client, &o, NULL, &why), OMQ_INVALID);
+    assert_null(producer);
+    assert_all_say(NULL, &message, OMQ_INVALID);
+    producer = producer_new(client);
+    assert_all_say(producer, NULL, OMQ_INVALID);
+    assert_all_say(producer, &(struct omq_message){.body = "x", .body_size = 1}, OMQ_INVALID);
+    assert_int_equal(omq_send_async(producer, &message, NULL, NULL, &why), OMQ_INVALID);
+    assert_int_equal(omq_send_batch(producer, &message, 0, NULL, NULL, &why), OMQ_INVALID);
+    assert_int_equal(omq_request(producer, &message, 100, NULL, &why), OMQ_INVALID);
+    assert_int_equal(omq_recall(producer, NULL, "x", &why), OMQ_INVALID);
+    assert_int_equal(omq_recall(producer, "T", NULL, &why), OMQ_INVALID);
+    assert_int_equal(omq_recall(producer, "T", "not a handle", &why), OMQ_INVALID);
+    assert_int_equal(omq_reply(producer, NULL, "x", 1, &why), OMQ_INVALID);
+    omq_producer_close(NULL);
+    omq_client_close(NULL);
+    omq_delivery_free(NULL);
+    omq_queues_free(NULL);
+    omq_client_close(client); /* and its producer with it */
+}
+
+static void questions_without_sense_are_refused(void **state)
+{
+    (void)state;
+    struct omq_client *client = client_new();
+    struct omq_error why;
+    struct omq_queue *queues;
+    struct omq_delivery *found;
+    size_t n;
+    int64_t offset;
+    const struct omq_queue queue = {.topic = "T", .broker = "b"};
+    assert_int_equal(omq_topic_queues(NULL, "T", &queues, &n, &why), OMQ_INVALID);
+    assert_int_equal(omq_topic_queues(client, NULL, &queues, &n, &why), OMQ_INVALID);
+    assert_int_equal(omq_offset(NULL, &queue, OMQ_END, &offset, &why), OMQ_INVALID);
+    assert_int_equal(omq_offset(client, NULL, OMQ_END, &offset, &why), OMQ_INVALID);
+    assert_int_equal(omq_offset(client, &queue, 77, &offset, &why), OMQ_INVALID);
+    assert_int_equal(omq_offset(client, &queue, OMQ_END, NULL, &why), OMQ_INVALID);
+    assert_int_equal(omq_offset_at(client, &(struct omq_queue){0}, 0, &offset, &why), OMQ_INVALID);
+    assert_int_equal(omq_view(client, NULL, NULL, &found, &why), OMQ_INVALID);
+    assert_int_equal(omq_view(client, NULL, "0000", &found, &why), OMQ_INVALID);
+    assert_int_equal(omq_offset(client, &queue, OMQ_END, &offset, &why), OMQ_NETWORK);
+    assert_non_null(strstr(why.text, "T"));
+    omq_client_close(client);
+}
+
+static void options_without_sense_are_refused(void **state)
+{
+    (void)state;
+    struct omq_error why;
+    struct omq_client *client;
+    static const char *const names[] = {"", ";;", "host", "host;host:1", " "};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        assert_int_equal(
+            omq_client_open(&(struct omq_client_options){.names = names[i]}, &client, &why),
+            OMQ_INVALID);
+    client = client_new();
+    static const struct omq_producer_options bad[] = {
+        {.group = ""},
+        {.group = "with blanks"},
+        {.group = "DEFAULT_PRODUCER"},
+        {.group = "g", .compression = 7},
+        {.group = "g", .max_message_size = SIZE_MAX},
+        {.group = "g", .trace_topic = "no topic"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct omq_producer *producer = NULL;
+        assert_int_equal(omq_producer_open(client, &bad[i], &producer, &why), OMQ_INVALID);
+        assert_null(producer);
+    }
+    omq_client_close(client);
+}
+
+/* A closed producer says so as long as its client is open; also while another took its place. */
+static void a_closed_producer_says_so(void **state)
+{
+    (void)state;
+    struct omq_client *client = client_new();
+    struct omq_producer *first = producer_new(client);
+    omq_producer_close(first);
+    assert_all_say(first, &message, OMQ_CLOSED);
+    assert_int_equal(omq_recall(first, "T", "x", NULL), OMQ_CLOSED);
+    omq_producer_close(first); /* nothing happens */
+    for (int i = 0; i < 100; i++)
+        omq_producer_close(producer_new(client));
+    assert_all_say(first, &message, OMQ_CLOSED);
+    omq_client_close(client);
+}
+
+/* ---- from callbacks ---- */
+
+struct inside {
+    struct omq_client *client;
+    struct omq_producer *producer;
+    int open, send, async, logged;
+    int called;
+    pthread_mutex_t key;
+    pthread_cond_t news;
+};
+
+static void note(void *user, int level, const char *line)
+{
+    struct inside *in = user;
+    if (level == OMQ_ERROR && strstr(line, "callback"))
+        in->logged++;
+}
+
+static void told(struct inside *in)
+{
+    assert_int_equal(pthread_mutex_lock(&in->key), 0);
+    in->called++;
+    assert_int_equal(pthread_cond_signal(&in->news), 0);
+    assert_int_equal(pthread_mutex_unlock(&in->key), 0);
+}
+
+static void second(void *user, const struct omq_receipt *receipt, const struct omq_error *why)
+{
+    (void)receipt;
+    (void)why;
+    told(user);
+}
+
+static void first_call(void *user, const struct omq_receipt *receipt, const struct omq_error *why)
+{
+    struct inside *in = user;
+    assert_null(receipt);
+    assert_int_equal(why->code, OMQ_NETWORK);
+    struct omq_producer *other;
+    const struct omq_producer_options o = {.group = "g2"};
+    omq_producer_close(in->producer);
+    omq_client_close(in->client);
+    in->open = omq_producer_open(in->client, &o, &other, NULL);
+    in->send = omq_send(in->producer, &message, NULL, NULL);
+    in->async = omq_send_async(in->producer, &message, second, in, NULL);
+    told(in);
+}
+
+/* From its own callback a close does nothing but say so in the log; a send is a send. */
+static void callbacks_may_call_back(void **state)
+{
+    (void)state;
+    struct inside in = {.key = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+    struct omq_client_options o = nowhere;
+    o.log = note;
+    o.user = &in;
+    assert_int_equal(omq_client_open(&o, &in.client, NULL), OMQ_OK);
+    in.producer = producer_new(in.client);
+    assert_int_equal(omq_send_async(in.producer, &message, first_call, &in, NULL), OMQ_OK);
+    assert_int_equal(pthread_mutex_lock(&in.key), 0);
+    while (in.called < 2)
+        assert_int_equal(pthread_cond_wait(&in.news, &in.key), 0);
+    assert_int_equal(pthread_mutex_unlock(&in.key), 0);
+    assert_int_equal(in.open, OMQ_MISUSE);
+    assert_int_equal(in.send, OMQ_NETWORK);
+    assert_int_equal(in.async, OMQ_OK);
+    assert_int_equal(in.logged, 2);
+    omq_client_close(in.client);
+    assert_int_equal(in.called, 2); /* and none afterwards */
+}
+
+struct from_log {
+    struct omq_producer *producer;
+    int send, tried;
+};
+
+static void send_from_log(void *user, int level, const char *line)
+{
+    struct from_log *f = user;
+    (void)level;
+    (void)line;
+    if (f->producer && !f->tried++)
+        f->send = omq_send(f->producer, &message, NULL, NULL);
+}
+
+/* `log` runs on the thread that does all the work: what waits for that work cannot be called. */
+static void nothing_waits_on_the_working_thread(void **state)
+{
+    (void)state;
+    struct from_log f = {0};
+    struct omq_client_options o = nowhere;
+    o.log = send_from_log;
+    o.user = &f;
+    struct omq_client *client;
+    assert_int_equal(omq_client_open(&o, &client, NULL), OMQ_OK);
+    f.producer = producer_new(client);
+    assert_int_equal(omq_send(f.producer, &message, NULL, NULL), OMQ_NETWORK);
+    omq_client_close(client);
+    assert_true(f.tried > 0);
+    assert_int_equal(f.send, OMQ_MISUSE);
+}
+
+static void a_transaction_needs_somebody_to_ask(void **state)
+{
+    (void)state;
+    struct omq_client *client = client_new();
+    struct omq_error why;
+    struct omq_producer *p = producer_new(client);
+    assert_int_equal(omq_send_transaction(p, &message, commit, NULL, NULL, NULL, &why),
+                     OMQ_INVALID);
+    assert_non_null(strstr(why.text, "check"));
+    const struct omq_producer_options o = {
+        .group = "t", .check = unknown, .timeout_ms = 300, .retries = -1};
+    assert_int_equal(omq_producer_open(client, &o, &p, NULL), OMQ_OK);
+    assert_int_equal(omq_send_transaction(p, &message, NULL, NULL, NULL, NULL, &why), OMQ_INVALID);
+    struct omq_message later = message;
+    later.delay_level = 1;
+    assert_int_equal(omq_send_transaction(p, &later, commit, NULL, NULL, NULL, &why), OMQ_INVALID);
+    assert_int_equal(omq_send_transaction(p, &message, commit, NULL, NULL, NULL, &why),
+                     OMQ_NETWORK);
+    omq_client_close(client);
+}
+
+/* ---- closing while others send ---- */
+
+struct race {
+    struct omq_producer *producer;
+    _Atomic int codes[OMQ_CLOSED + 1];
+};
+
+static void *send_until_closed(void *arg)
+{
+    struct race *race = arg;
+    for (int code = OMQ_OK; code != OMQ_CLOSED;) {
+        code = omq_send_oneway(race->producer, &message, NULL);
+        race->codes[code]++;
+    }
+    return NULL;
+}
+
+/* Threads that send while the producer is closed are told, and none touches what is gone. */
+static void a_close_may_meet_sends(void **state)
+{
+    (void)state;
+    struct omq_client *client = client_new();
+    for (int round = 0; round < 20; round++) {
+        struct race race = {.producer = producer_new(client)};
+        pthread_t threads[3];
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, send_until_closed, &race), 0);
+        while (race.codes[OMQ_OK] < 10)
+            (void)usleep(100);
+        omq_producer_close(race.producer);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(race.codes[OMQ_CLOSED], 3);
+    }
+    omq_client_close(client);
+}
+
+static void every_code_has_a_text(void **state)
+{
+    (void)state;
+    for (int code = OMQ_OK; code <= OMQ_CLOSED; code++)
+        assert_true(strlen(omq_code_text(code)) > 1);
+    assert_string_equal(omq_code_text(-1), omq_code_text(OMQ_CLOSED + 1));
+    assert_string_equal(omq_version(), OMQ_VERSION);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(null_is_an_argument_like_any_other),
+        cmocka_unit_test(questions_without_sense_are_refused),
+        cmocka_unit_test(options_without_sense_are_refused),
+        cmocka_unit_test(a_closed_producer_says_so),
+        cmocka_unit_test(callbacks_may_call_back),
+        cmocka_unit_test(nothing_waits_on_the_working_thread),
+        cmocka_unit_test(a_transaction_needs_somebody_to_ask),
+        cmocka_unit_test(a_close_may_meet_sends),
+        cmocka_unit_test(every_code_has_a_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
