@@ -175,6 +175,9 @@ static bool options_copy(struct omq_client *client, const struct omq_client_opti
         if (given && !*texts[i])
             return false;
     }
+    if (o->access_key)
+        client->key_room = strlen(o->access_key) + SIGNATURE_MAX +
+                           (o->security_token ? strlen(o->security_token) : 0);
     if (o->timeout_ms <= 0)
         o->timeout_ms = TIMEOUT_MS;
     if (o->route_every_ms <= 0)
@@ -231,6 +234,8 @@ static enum err loop_begin(struct omq_client *client)
     if (!err)
         err = calls_open(client);
     if (!err)
+        err = names_open(client);
+    if (!err)
         err = timer_open(client->loop, route_turn, client, &client->route_timer);
     if (!err)
         err = timer_open(client->loop, heart_turn, client, &client->heart_timer);
@@ -260,8 +265,12 @@ static void client_free(struct omq_client *client)
 int omq_client_open(const struct omq_client_options *options, struct omq_client **out,
                     struct omq_error *why)
 {
-    if (!options || !out || !options->names)
+    if (!options || !out || (!options->names && !options->names_url))
         return omq_fail(why, OMQ_INVALID, "a client needs name servers: set names to host:port");
+    if (options->names_url && !page_url_good(options->names_url))
+        return omq_fail(why, OMQ_INVALID, "names_url is not of the form http://host:port/path");
+    if (!options->access_key != !options->secret_key)
+        return omq_fail(why, OMQ_INVALID, "access_key and secret_key go together");
     struct omq_client *client = calloc(1, sizeof *client);
     if (!client)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a client");
@@ -283,12 +292,13 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
     if (why)
         *why = (struct omq_error){0};
     enum err err = options_copy(client, options) ? OK : ERR_NO_MEMORY;
-    if (!err)
+    if (!err && client->options.names)
         err = names_parse(&client->names, client->options.names, why);
-    if (!err && client->names.n == 0)
+    if (!err && client->names.n == 0 && !client->options.names_url)
         err = ERR_INVALID;
     if (!err) {
-        client->names.current = (size_t)dice_below(&client->dice, client->names.n);
+        if (client->names.n > 0)
+            client->names.current = (size_t)dice_below(&client->dice, client->names.n);
         name_self(client);
         err = loop_begin(client);
     }
@@ -321,6 +331,7 @@ static void leave(void *user)
     timer_stop(client->route_timer);
     timer_stop(client->heart_timer);
     client->closing = true;
+    names_stop(client);
     loop_drain(client->loop, drained, client); /* what was said is still sent */
 }
 

@@ -124,6 +124,16 @@ struct bytes asked_address(const struct asked *asked); /* of the server */
 void asked_answer(const struct asked *asked, int32_t code, struct bytes remark, struct bytes body);
 void serve(const struct asked *asked); /* serve.c */
 
+/* ---- signatures: sign.c ---- */
+
+#define SIGNATURE_MAX 32 /* base64 of 20 bytes, and its end */
+/* The fields that say who signs. */
+void sign_put(struct frame_out *frame, const struct omq_client_options *options);
+/* `unsigned_frame` is a JSON header with all fields but the signature, behind its two lengths. */
+must_check enum err sign_frame(const struct omq_client_options *options,
+                               struct bytes unsigned_frame, struct bytes body,
+                               char out[SIGNATURE_MAX]);
+
 /* ---- name servers: names.c ---- */
 
 #define NAMES_MAX 16
@@ -131,19 +141,35 @@ void serve(const struct asked *asked); /* serve.c */
 struct names {
     char *addresses[NAMES_MAX];
     size_t n, current;
+    struct list waiting; /* questions from before the first name server was known */
+    struct page *page;   /* being read */
+    struct timer *timer; /* of the page */
 };
+must_check enum err names_open(struct omq_client *client); /* before the loop runs */
+void names_stop(struct omq_client *client);                /* loop */
 must_check enum err names_parse(struct names *names, const char *text, struct omq_error *why);
 void names_clear(struct names *names);
 
 /* A question to any name server: to the one that answered last, then to the others in turn. */
 struct name_call {
     struct call call;
+    struct link link; /* in names.waiting */
     struct omq_client *client;
     size_t left; /* servers that have not been tried */
     uint64_t until_ns;
     void (*done)(struct name_call *call, const struct answer *answer);
 };
 void name_call_start(struct omq_client *client, struct name_call *call, uint64_t timeout_ms);
+
+/* ---- a web page: page.c ---- */
+
+struct page;
+bool page_url_good(const char *url);
+struct page *page_start(const char *url); /* NULL: no memory, no thread */
+bool page_done(struct page *page);
+/* Its text, or why there is none; valid until it is closed. */
+must_check enum err page_result(const struct page *page, const char **text);
+void page_close(struct page *page);
 
 /* ---- routes: routes.c ---- */
 
@@ -215,6 +241,7 @@ struct omq_client {
     char *texts[16];
     size_t n_texts;
     char id[256];
+    size_t key_room;  /* for the fields of a signature */
     struct addr host; /* the address in it, for message ids */
     struct clock *clock;
     struct dice dice;

@@ -188,20 +188,41 @@ static void deadline_add(struct calls *calls, struct call *call)
 
 /* ---- writing ---- */
 
-static bool frame_write(struct conn *conn, const struct call *call, int32_t flag)
+/* Writes the header into `w`; with the signature if there is one. */
+static void head_write(const struct omq_client *client, struct wr *w, const struct call *call,
+                       int32_t flag, const char *signature)
 {
-    size_t size = HEAD_ROOM + 6 * call->room; /* a byte of text is at most six in JSON */
-    uint8_t *space = conn_space(conn, size);
-    if (!space)
-        return false;
-    struct wr w = wr_over(space, size);
     struct frame_out frame;
-    frame_begin(&frame, &w, HEAD_JSON,
+    frame_begin(&frame, w, HEAD_JSON,
                 &(struct head_start){.code = call->code, .opaque = call->opaque, .flag = flag});
     if (call->put)
         call->put(call, &frame);
+    if (client->options.access_key)
+        sign_put(&frame, &client->options);
+    if (signature)
+        frame_put(&frame, BYTES("Signature"), bytes_str(signature));
     frame_end_head(&frame, call->body.len);
-    invariant(!w.full); /* the caller has said how much text there is */
+    invariant(!w->full); /* the caller has said how much text there is */
+}
+
+static bool frame_write(struct omq_client *client, struct conn *conn, const struct call *call,
+                        int32_t flag)
+{
+    size_t size =
+        HEAD_ROOM + 6 * (call->room + client->key_room); /* a byte is at most six in JSON */
+    uint8_t *space = conn_space(conn, size);
+    if (!space)
+        return false;
+    char signature[SIGNATURE_MAX];
+    bool is_signed = client->options.access_key != NULL;
+    struct wr w = wr_over(space, size);
+    if (is_signed) { /* once without, to be signed */
+        head_write(client, &w, call, flag, NULL);
+        if (sign_frame(&client->options, wr_bytes(&w), call->body, signature))
+            is_signed = false; /* no memory: the server refuses it, with a reason */
+        w = wr_over(space, size);
+    }
+    head_write(client, &w, call, flag, is_signed ? signature : NULL);
     conn_used(conn, wr_len(&w));
     conn_write(conn, call->body);
     return true;
@@ -211,7 +232,8 @@ static void call_send(struct peer *peer, struct call *call)
 {
     list_add_tail(&peer->sent, &call->by_peer);
     call->sent = true;
-    (void)frame_write(peer->conn, call, 0); /* if it is closing, `closed` ends the call */
+    (void)frame_write(peer->client, peer->conn, call,
+                      0); /* if it is closing, `closed` ends the call */
 }
 
 /* ---- reading ---- */
@@ -465,7 +487,7 @@ bool say(struct omq_client *client, struct bytes address, struct call *call)
     struct peer *peer = map_get(&client->peers, address);
     if (!peer || !peer->conn || !conn_is_open(peer->conn))
         return false;
-    return frame_write(peer->conn, call, FLAG_ONEWAY);
+    return frame_write(client, peer->conn, call, FLAG_ONEWAY);
 }
 
 bool peer_connected(struct omq_client *client, struct bytes address)

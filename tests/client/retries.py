@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """When a message is tried again, and where: by brokers of the test's own that refuse, cut, stall and move."""
 
+import base64
+import hmac
 import pathlib
 import socket
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from client.scene import (BUSY, CLOSED, DENIED, LOST, NETWORK, NO_TOPIC, REFUSED, Scene, TIMEOUT, broker,  # noqa: E402
-                          id_of)
+from client.scene import (BUSY, CLOSED, DENIED, INVALID, LOST, NETWORK, NO_TOPIC, REFUSED, Scene,  # noqa: E402
+                          TIMEOUT, broker, id_of)
 from harness import puppet, remoting, tap  # noqa: E402
 from harness.fake import CUT, Fake, reply, routes, sent  # noqa: E402
 
@@ -198,6 +201,76 @@ def _():
             tap.check(error.code in (NETWORK, TIMEOUT), "code of %s" % error)
         scene.puppet.call("send", name="q", messages=[puppet.message("T1", b"what is known stays known")])
         mute.close()
+
+
+class Page:
+    """A web server with one page."""
+
+    def __init__(self, text, status="200 OK", silent=False):
+        self.text, self.status, self.silent, self.asked = text, status, silent, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = "http://127.0.0.1:%d/rocketmq/nsaddr?x=1" % self.listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                peer, _ = self.listener.accept()
+            except OSError:
+                return
+            self.asked.append(peer.recv(4096).decode())
+            if self.silent:
+                self.kept = peer
+                continue
+            peer.sendall(("HTTP/1.0 %s\r\nX: y\r\n\r\n%s" % (self.status, self.text)).encode())
+            peer.close()
+
+
+@tap.test("name servers are found by a web page, and a page that does not help is an error that says so")
+def _():
+    with Scene() as scene:
+        page = Page("127.0.0.1:1;%s\n" % scene.names.address)
+        scene.puppet.names = None
+        scene.puppet.call("client", name="k2", names_url=page.url)
+        scene.puppet.call("producer", name="q", client="k2", group="g2", timeout_ms=5000)
+        for _ in range(3):
+            scene.puppet.call("send", name="q", messages=[puppet.message("T", b"x")])
+        tap.equal(len(page.asked), 1, "questions to the page")
+        tap.check(page.asked[0].startswith("GET /rocketmq/nsaddr?x=1 HTTP/1."), "question: %s" % page.asked)
+        bad = [Page("", "404 Not Found"), Page("no servers here"), Page("x" * 100000), Page("", silent=True)]
+        urls = [each.url for each in bad] + ["http://127.0.0.1:1/", "http://nobody.invalid/"]
+        for number, url in enumerate(urls):
+            scene.puppet.call("client", name="b%d" % number, names_url=url)
+            scene.puppet.call("producer", name="r%d" % number, client="b%d" % number, group="g3", timeout_ms=1000)
+            begin = time.monotonic()
+            try:
+                scene.puppet.call("send", name="r%d" % number, messages=[puppet.message("T", b"x")])
+                raise AssertionError("there is no name server")
+            except puppet.Refused as error:
+                tap.check(error.code in (NETWORK, TIMEOUT) and url in str(error), "%s: %s" % (url, error))
+            tap.check(time.monotonic() - begin < 8, "time")
+        for wrong in ("ftp://x/", "http://", "http://h:99999/", "http://a b/", "x"):
+            try:
+                scene.puppet.call("client", name="w", names_url=wrong)
+                raise AssertionError("%s was taken" % wrong)
+            except puppet.Refused as error:
+                tap.equal(error.code, INVALID, "code")
+
+
+@tap.test("requests are signed, all of them, by the values of their fields in order and their bodies")
+def _():
+    with Scene(access_key="ak1", secret_key="secret", security_token="tok\u00e9n") as scene:
+        scene.send(properties={"quote": "\"\\ \u00fc"})
+        scene.send(mode="oneway")
+        scene.broker.wait(remoting.SEND_MESSAGE_V2, 2)
+        scene.broker.wait(remoting.HEART_BEAT)
+        for request in [*scene.broker.requests, *scene.names.requests]:
+            fields = dict(request.ext)
+            given = fields.pop("Signature")
+            tap.equal((fields["AccessKey"], fields["SecurityToken"]), ("ak1", "tok\u00e9n"), "keys")
+            text = "".join(fields[name] for name in sorted(fields, key=str.encode)).encode() + request.body
+            wanted = base64.b64encode(hmac.new(b"secret", text, "sha1").digest()).decode()
+            tap.equal(given, wanted, "signature of code %d" % request.code)
 
 
 @tap.test("max_in_flight is a limit: what is beyond is refused at once, and room comes back")

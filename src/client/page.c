@@ -1,0 +1,198 @@
+/* page.c - a web page that lists the name servers (names_url).
+ *
+ * It is read by a thread of its own, because resolvers and sockets of strangers may take their
+ * time; the thread is detached and touches nothing but the page, which is gone with the second of
+ * it and the asker. */
+#include "client/client_int.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define PAGE_MAX   16384
+#define PATIENCE_S 3
+
+struct page {
+    struct counted counted;
+    atomic_bool done; /* what follows is the asker's from here on */
+    enum err err;
+    char reason[128];
+    char host[HOST_TEXT_MAX], path[1024];
+    uint16_t port;
+    size_t len;
+    char text[PAGE_MAX + 1];
+};
+
+/* ---- reading, on its own thread ---- */
+
+static enum err page_fail(struct page *page, const char *what)
+{
+    (void)snprintf(page->reason, sizeof page->reason, "%s", what);
+    return ERR_CLOSED;
+}
+
+static socklen_t socket_address(const struct addr *addr, struct sockaddr_storage *out)
+{
+    *out = (struct sockaddr_storage){0};
+    if (addr->ip_len == 4) {
+        struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)out;
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(addr->port);
+        memcpy(&v4->sin_addr, addr->ip, 4);
+        return sizeof *v4;
+    }
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)out;
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(addr->port);
+    memcpy(&v6->sin6_addr, addr->ip, 16);
+    return sizeof *v6;
+}
+
+static enum err page_connect(struct page *page, int *out)
+{
+    struct addr addr;
+    struct fault fault = {0};
+    if (address_of_host(page->host, page->port, &addr, &fault))
+        return page_fail(page, fault.text);
+    struct sockaddr_storage to;
+    socklen_t size = socket_address(&addr, &to);
+    int fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return page_fail(page, strerrordesc_np(errno));
+    struct timeval patience = {.tv_sec = PATIENCE_S};
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (struct sockaddr *)&to, size) != 0) {
+        enum err err = page_fail(page, strerrordesc_np(errno));
+        (void)close(fd);
+        return err;
+    }
+    *out = fd;
+    return OK;
+}
+
+static enum err page_talk(struct page *page, int fd)
+{
+    char ask[sizeof page->host + sizeof page->path + 64];
+    int n = snprintf(ask, sizeof ask, "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n\r\n",
+                     page->path, page->host);
+    if (send(fd, ask, (size_t)n, MSG_NOSIGNAL) != n)
+        return page_fail(page, "it does not take the question");
+    ssize_t got;
+    while ((got = recv(fd, page->text + page->len, PAGE_MAX - page->len, 0)) > 0) {
+        page->len += (size_t)got;
+        if (page->len == PAGE_MAX)
+            return page_fail(page, "the page is too long");
+    }
+    return got < 0 ? page_fail(page, "no answer in time") : OK;
+}
+
+/* Leaves nothing but the body in `text`. */
+static enum err page_cut(struct page *page)
+{
+    page->text[page->len] = 0;
+    const char *body = strstr(page->text, "\r\n\r\n");
+    if (strncmp(page->text, "HTTP/1.", 7) != 0 || strncmp(page->text + 8, " 200", 4) != 0 || !body)
+        return page_fail(page, "it does not answer with a page (HTTP 200)");
+    body += 4;
+    size_t len = strlen(body);
+    memmove(page->text, body, len + 1);
+    for (char *at = page->text; *at; at++)
+        if (*at == '\r' || *at == '\n' || *at == '\t' || *at == ',')
+            *at = ';';
+    return OK;
+}
+
+static void *page_run(void *arg)
+{
+    struct page *page = arg;
+    int fd = -1;
+    enum err err = page_connect(page, &fd);
+    if (!err)
+        err = page_talk(page, fd);
+    if (!err)
+        err = page_cut(page);
+    if (fd >= 0)
+        (void)close(fd);
+    page->err = err;
+    atomic_store(&page->done, true);
+    counted_drop(&page->counted);
+    return NULL;
+}
+
+/* ---- for the asker ---- */
+
+static void page_free(struct counted *counted)
+{
+    free(list_entry(counted, struct page, counted));
+}
+
+/* http://host[:port][/path] */
+static bool url_split(struct page *page, const char *url)
+{
+    static const char scheme[] = "http://";
+    if (strncmp(url, scheme, sizeof scheme - 1) != 0)
+        return false;
+    const char *host = url + sizeof scheme - 1;
+    size_t len = strcspn(host, ":/");
+    const char *rest = host + len;
+    int32_t port = 80;
+    if (*rest == ':') {
+        size_t digits = strcspn(rest + 1, "/");
+        if (!bytes_to_i32(bytes_of(rest + 1, digits), &port))
+            return false;
+        rest += 1 + digits;
+    }
+    if (len == 0 || len >= sizeof page->host || port < 1 || port > 65535 ||
+        strlen(rest) >= sizeof page->path || strpbrk(url, " \r\n"))
+        return false;
+    memcpy(page->host, host, len);
+    page->port = (uint16_t)port;
+    (void)snprintf(page->path, sizeof page->path, "%s", *rest ? rest : "/");
+    return true;
+}
+
+bool page_url_good(const char *url)
+{
+    struct page page = {0};
+    return url_split(&page, url);
+}
+
+struct page *page_start(const char *url)
+{
+    struct page *page = calloc(1, sizeof *page);
+    if (!page || !url_split(page, url)) {
+        free(page);
+        return NULL;
+    }
+    counted_init(&page->counted, page_free);
+    counted_hold(&page->counted); /* the thread's */
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, page_run, page) != 0) {
+        free(page);
+        return NULL;
+    }
+    (void)pthread_detach(thread);
+    return page;
+}
+
+bool page_done(struct page *page)
+{
+    return atomic_load(&page->done);
+}
+
+enum err page_result(const struct page *page, const char **text)
+{
+    *text = page->err ? page->reason : page->text;
+    return page->err;
+}
+
+void page_close(struct page *page)
+{
+    if (page)
+        counted_drop(&page->counted);
+}
