@@ -67,9 +67,10 @@ struct job {
     int tries_left;
     bool template; /* the route is that of TBW102 */
     bool calling;
-    bool tried;      /* receipt.broker is that of the last try */
-    bool same;       /* the next try goes where the last one went */
-    bool introduced; /* a broker must know us before it gets the message */
+    bool tried;        /* receipt.broker is that of the last try */
+    bool maybe_stored; /* by a try whose answer did not come */
+    bool same;         /* the next try goes where the last one went */
+    bool introduced;   /* a broker must know us before it gets the message */
     const struct topic_queue *queue;
     int32_t pinned_id; /* -1: any */
     bool sharded;

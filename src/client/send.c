@@ -387,22 +387,27 @@ static bool receipt_read(struct job *job, const struct head *head)
            bytes_to_i64(head_field(head, BYTES("queueOffset")), &r->queue_offset);
 }
 
-/* Fills job->why with what this try came to. */
+/* Fills job->why with what this try came to. What an earlier try may have done is not forgotten. */
 static int try_failed(struct job *job, const struct answer *answer)
 {
+    char what[512];
+    job->maybe_stored |= answer->err && answer->maybe_done;
     if (!answer->err) {
-        char what[sizeof job->receipt.broker + 40];
         (void)snprintf(what, sizeof what, "broker %s refuses the message", job->receipt.broker);
         return omq_refused(&job->why, answer->head, what);
     }
     int code = answer->err != ERR_CLOSED ? omq_code_of(answer->err)
-               : answer->maybe_done      ? OMQ_LOST
+               : job->maybe_stored       ? OMQ_LOST
                                          : OMQ_NETWORK;
     if (job->producer->client->closing)
         code = OMQ_CLOSED;
+    struct bytes address = job->route->brokers[job->queue->broker].master;
     return omq_fail(&job->why, code, "broker %s at %.*s: %s%s", job->receipt.broker,
-                    BYTES_ARG(job->route->brokers[job->queue->broker].master), answer->reason,
-                    answer->maybe_done ? " (it may have stored the message all the same)" : "");
+                    address.len < 100 ? (int)address.len : 100, (const char *)address.at,
+                    answer->reason,
+                    answer->maybe_done  ? " (it may have stored the message all the same)"
+                    : job->maybe_stored ? " (an earlier try may have been stored all the same)"
+                                        : "");
 }
 
 static void fault_note(struct job *job, const struct answer *answer)

@@ -20,7 +20,11 @@ from interop.stage import unique  # noqa: E402
 
 INVALID, TIMEOUT, NETWORK, NO_TOPIC, TOO_BIG, REFUSED, NOT_FOUND = 1, 4, 5, 7, 10, 12, 13
 
-here = plays.Once(lambda: stage.Stage())
+# What Apache's broker has off by default, or does slowly.
+QUICK = {"transactionTimeOut": 1000, "transactionCheckInterval": 1000, "recallMessageEnable": "true",
+         "traceTopicEnable": "true"}
+
+here = plays.Once(lambda: stage.Stage(apache_only=QUICK))
 c = plays.Once(lambda: tap.watch(puppet.start_c("c", here().names)))
 
 
@@ -244,6 +248,96 @@ def _():
     tap.check(receipt["id"] not in stored(topic), "it is not there yet")
     process.wait_until(lambda: receipt["id"] in stored(topic), 15, "the delayed message")
     tap.equal(stored(topic)[receipt["id"]].properties["DELAY"], "1", "its property")
+
+
+def need(code, what):
+    """Skip where the broker does not know a request."""
+    with remoting.Client(here().broker_address()) as client:
+        if client.request(code).code == remoting.REQUEST_CODE_NOT_SUPPORTED:
+            tap.skip("this broker has no %s" % what)
+
+
+@tap.test("a message that is to come later comes then, and can be taken back before; one that has come cannot")
+def _():
+    need(RECALL, "recall")
+    p, topic = producer("timer"), unique("Timer")
+    send(p, puppet.message(topic, b"makes the topic"))
+    stored(topic)
+    now = int(time.time() * 1000)
+    soon, at, never = send(p, puppet.message(topic, b"soon", delay_ms=1500),
+                           puppet.message(topic, b"at", deliver_ms=now + 2500),
+                           puppet.message(topic, b"never", delay_ms=4500))
+    tap.check(never["recall"] and soon["recall"], "handles: %s" % never)
+    c().call("recall", name=p, topic=topic, recall=never["recall"])
+    found = process.wait_until(lambda: {soon["id"], at["id"]} <= set(stored(topic)) and stored(topic), 15, "timers")
+    tap.check(found[at["id"]].store_time >= now + 1500, "not before its time")
+    refused(NOT_FOUND, c().call, "recall", name=p, topic=topic, recall=soon["recall"])
+    refused(INVALID, c().call, "recall", name=p, topic=unique("Other"), recall=never["recall"])
+    [last] = send(p, puppet.message(topic, b"last", delay_ms=5000))
+    process.wait_until(lambda: last["id"] in stored(topic), 15, "a timer behind the recalled one")
+    tap.check(never["id"] not in stored(topic), "what was recalled has not come")
+
+
+# Transactions ---------------------------------------------------------------------------------------------------------
+
+END_TRANSACTION, RECALL = 37, 370
+UNKNOWN, COMMIT, ROLLBACK = 0, 1, 2
+
+
+def transaction(name, decision, message):
+    return c().call("transaction", name=name, decision=decision, messages=[message])
+
+
+@tap.test("a transaction's message is there after a commit, and is not after a rollback")
+def _():
+    need(END_TRANSACTION, "transactions")
+    p, topic = producer("txn", check=True), unique("Txn")
+    send(p, puppet.message(topic, b"makes the topic"))
+    good = transaction(p, "commit", puppet.message(topic, b"yes", tag="A", keys=["k"], check="commit"))
+    bad = transaction(p, "rollback", puppet.message(topic, b"no"))
+    tap.equal((good["decision"], good["called"], bad["decision"]), (COMMIT, True, ROLLBACK), "decisions")
+    found = process.wait_until(lambda: good["receipt"]["id"] in stored(topic) and stored(topic), 10, "the commit")
+    record = found[good["receipt"]["id"]]
+    tap.equal((record.body, record.properties["TAGS"], record.sys_flag & 0xc), (b"yes", "A", 8), "the message")
+    tap.check(bad["receipt"]["id"] not in found, "what was rolled back is not there")
+    first_of_topic = transaction(p, "commit", puppet.message(unique("TxnNew"), b"the first message of a topic"))
+    process.wait_until(lambda: first_of_topic["receipt"]["id"] in stored(unique("TxnNew")), 10, "the first commit")
+
+
+@tap.test("an undecided transaction is asked about, and what is answered counts")
+def _():
+    need(END_TRANSACTION, "transactions")
+    p, topic = producer("asked_txn", check=True), unique("AskedTxn")
+    send(p, puppet.message(topic, b"makes the topic"))
+    yes = transaction(p, "unknown", puppet.message(topic, b"yes", tag="T", properties={"check": "commit"}))
+    no = transaction(p, "unknown", puppet.message(topic, b"no", properties={"check": "rollback"}))
+    tap.equal(yes["decision"], UNKNOWN, "decision")
+    process.wait_until(lambda: yes["receipt"]["id"] in stored(topic), 60, "committed by the check")
+    wanted = {yes["receipt"]["id"], no["receipt"]["id"]}
+    process.wait_until(lambda: wanted <= {m["half"]["id"] for m in c().messages(p)}, 60, "both are asked about")
+    half = next(m["half"] for m in c().messages(p) if m["half"]["id"] == yes["receipt"]["id"])
+    tap.equal((half["topic"], half["body"], half["tag"]), (topic, "yes", "T"), "what was asked about")
+    tap.check(no["receipt"]["id"] not in stored(topic), "what was rolled back is not there")
+
+
+# Traces ---------------------------------------------------------------------------------------------------------------
+
+@tap.test("what was sent is traced: ten records in a message, the rest at the close")
+def _():
+    p, topic, traces = producer("traced", trace=True, trace_topic=unique("Traces")), unique("Traced"), unique("Traces")
+    receipts = send(p, *[puppet.message(topic, b"%d" % i, tag="T", keys=["key%d" % i]) for i in range(12)])
+    batch = send(p, *[puppet.message(topic, b"b%d" % i) for i in range(3)], mode="batch")
+    c().call("stop", name=p)
+    found = stored(traces)
+    records = [record.split("\x01") for each in found.values() for record in each.body.decode().split("\x02") if record]
+    by_id = {record[5]: record for record in records}
+    tap.equal(set(by_id), {r["id"] for r in [*receipts, *batch]}, "ids")
+    one = by_id[receipts[3]["id"]]
+    tap.equal([one[i] for i in (0, 3, 4, 6, 7, 9, 11, 12, 13)],
+              ["Pub", unique("g_traced"), topic, "T", "key3", "1", "0", receipts[3]["offset_id"], "true"], "a record")
+    tap.equal(by_id[batch[1]["id"]][12], batch[1]["offset_id"], "offset id in a batch")
+    keys = " ".join(each.properties["KEYS"] for each in found.values()).split()
+    tap.check({r["id"] for r in receipts} | {"key3"} <= set(keys), "keys of the trace messages")
 
 
 # Questions ------------------------------------------------------------------------------------------------------------

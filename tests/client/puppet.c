@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define THINGS_MAX  256
-#define THREADS_MAX 4096
-#define ARENA_MAX   (256u << 20)
-#define LINE_MAX    (64u << 20)
+#define THINGS_MAX 256
+#define ARENA_MAX  (256u << 20)
+#define LINE_MAX   (64u << 20)
 
 /* ---- output ---- */
 
@@ -195,6 +194,10 @@ static const struct part own_parts[] = {
 
 /* ---- commands ---- */
 
+static pthread_mutex_t running_key = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t running_news = PTHREAD_COND_INITIALIZER;
+static size_t running; /* commands that are being carried out */
+
 static play *part_find(struct bytes name)
 {
     const struct part *lists[] = {own_parts, produce_parts, ask_parts};
@@ -240,22 +243,32 @@ static void *perform(void *text)
     buf_clear(&c.result);
     arena_clear(&arena);
     free(text);
+    (void)pthread_mutex_lock(&running_key);
+    running--;
+    (void)pthread_cond_signal(&running_news);
+    (void)pthread_mutex_unlock(&running_key);
     return NULL;
 }
 
 int main(void)
 {
-    static pthread_t threads[THREADS_MAX];
-    size_t n = 0, size = 0;
+    size_t size = 0;
     char *line = NULL;
-    while (n < THREADS_MAX && getline(&line, &size, stdin) > 0) {
+    while (getline(&line, &size, stdin) > 0) {
         char *text = strdup(line);
-        if (!text || pthread_create(&threads[n++], NULL, perform, text) != 0)
+        pthread_t thread;
+        (void)pthread_mutex_lock(&running_key);
+        running++;
+        (void)pthread_mutex_unlock(&running_key);
+        if (!text || pthread_create(&thread, NULL, perform, text) != 0)
             abort();
+        (void)pthread_detach(thread);
     }
     free(line);
-    for (size_t i = 0; i < n; i++)
-        (void)pthread_join(threads[i], NULL);
+    (void)pthread_mutex_lock(&running_key);
+    while (running > 0)
+        (void)pthread_cond_wait(&running_news, &running_key);
+    (void)pthread_mutex_unlock(&running_key);
     for (size_t i = n_things; i > 0; i--)
         thing_close(things[i - 1].name);
     return 0;

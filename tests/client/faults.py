@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Producers of liboncemq over bad lines and with brokers that die: what was acknowledged is stored, what was said not to
+be sent is not."""
+
+import os
+import pathlib
+import random
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from client.scene import CLOSED, LOST, NETWORK, TIMEOUT  # noqa: E402
+from harness import process, puppet, remoting, tap  # noqa: E402
+from harness.daemon import Daemon  # noqa: E402
+from harness.fake import Fake, routes  # noqa: E402
+from harness.wire import Wire  # noqa: E402
+from interop import stage  # noqa: E402
+
+SEED = int(os.environ.get("SEED", random.randrange(1 << 32)))
+tap.note("SEED=%d" % SEED)
+SLOW = "race" in os.environ.get("PUPPET", "")  # ThreadSanitizer
+
+
+def stored(daemon, topic):
+    """How often each unique id stands in a topic."""
+    counts = {}
+    with remoting.Client(daemon.broker) as client:
+        for queue in range(4):
+            for record in stage._read_queue(client, topic, queue):
+                counts[record.unique_key] = counts.get(record.unique_key, 0) + 1
+    return counts
+
+
+def flood(c, name, topic, rounds, size, pause=0.0):
+    """Rounds of asynchronous messages with ids of their own; id -> code, None when it was acknowledged."""
+    outcome = {}
+    for number in range(rounds):
+        ids = ["%s-%d-%d" % (topic, number, i) for i in range(size)]
+        results = c.call("send", timeout=60, name=name, mode="async",
+                         messages=[puppet.message(topic, b"body of " + each.encode(), id=each) for each in ids])
+        outcome.update({each: result.get("code") for each, result in zip(ids, results)})
+        time.sleep(pause)
+    return outcome
+
+
+def judge(outcome, counts):
+    good = [each for each, code in outcome.items() if code is None]
+    lost = [each for each in good if each not in counts]
+    tap.check(not lost, "%d of %d acknowledged messages are not there: %s" % (len(lost), len(good), lost[:3]))
+    said_no = [each for each, code in outcome.items() if code == NETWORK and each in counts]
+    tap.equal(said_no, [], "stored although said not to be")
+    codes = {code: list(outcome.values()).count(code) for code in set(outcome.values())}
+    tap.note("%d messages, by code: %s" % (len(outcome), codes))
+    tap.check(set(codes) <= {None, TIMEOUT, NETWORK, LOST}, "codes")
+    return good
+
+
+@tap.test("over a line that delays, halves and cuts: what is acknowledged is stored, and without retries once")
+def _():
+    for retries in (-1, 5):
+        with Daemon() as daemon, Wire(daemon.broker, SEED) as wire, Fake(routes({"broker-a": wire.address})) as names:
+            tap.watch(daemon)
+            c = tap.watch(puppet.start_c("c", names.address))
+            c.call("producer", name="p", group="g", timeout_ms=4000, retries=retries)
+            outcome = flood(c, "p", "Bad", 20, 100)
+            tap.check(wire.cuts > 0, "the line was cut")
+            tap.note("%d cuts" % wire.cuts)
+            wire.calm()
+            rest = flood(c, "p", "Calm", 1, 50)
+            c.end()
+            counts = stored(daemon, "Bad")
+            good = judge(outcome, counts)
+            tap.check(len(good) > 100, "some got through: %d" % len(good))
+            tap.equal(set(rest.values()), {None}, "codes when the line is good again")
+            if retries < 0:
+                tap.equal({each: n for each, n in counts.items() if n > 1}, {}, "stored twice")
+            tap.unwatch(c)
+            tap.unwatch(daemon)
+
+
+@tap.test("a broker that is killed and comes back: nothing acknowledged is lost, and sending goes on")
+def _():
+    broker, names = process.free_ports(2)
+    with Daemon(settings={"listenPort": broker, "namesrvListenPort": names}) as daemon:
+        tap.watch(daemon)
+        c = tap.watch(puppet.start_c("c", daemon.names))
+        c.call("client", name="k")
+        c.call("producer", name="p", client="k", group="g", timeout_ms=3000, retries=2)
+        outcome = flood(c, "p", "Killed", 1, 50)
+        for _ in range(1 if SLOW else 3):
+            ids = ["k%d-%d" % (len(outcome), i) for i in range(3000)]
+            before = c.call("stats", name="k")["sent"]
+            number = c.start("send", name="p", mode="async",
+                             messages=[puppet.message("Killed", b"x" * 1000, id=each) for each in ids])
+            process.wait_until(lambda: c.call("stats", name="k")["sent"] > before, 30, "a first answer", pause=0.01)
+            daemon.kill9()
+            results = c.finish(number, 60)
+            outcome.update({each: result.get("code") for each, result in zip(ids, results)})
+            daemon.start()
+            process.wait_until(lambda: flood(c, "p", "Killed", 1, 1).popitem()[1] is None, 20, "sending goes on",
+                               pause=0.1)
+        c.end()
+        judge(outcome, stored(daemon, "Killed"))
+
+
+@tap.test("programs that end while messages are under way leave nothing behind")
+def _():
+    with Daemon() as daemon, Wire(daemon.broker, SEED + 1, delay=0.05) as wire, \
+            Fake(routes({"broker-a": wire.address})) as names:
+        for round_ in range(5):
+            c = tap.watch(puppet.start_c("c%d" % round_, names.address))
+            c.call("client", name="k")
+            c.call("producer", name="p", client="k", group="g", timeout_ms=500, retries=2)
+            number = c.start("send", name="p", mode="async",
+                             messages=[puppet.message("End", b"x" * 500) for _ in range(300)])
+            process.wait_until(lambda: sum(c.call("stats", name="k")[each] for each in ("sent", "failures")), 10,
+                               "a first answer", pause=0.002)
+            c.call("stop", name="p")
+            codes = {each.get("code") for each in c.finish(number, 10)}
+            tap.check(codes <= {None, TIMEOUT, NETWORK, LOST, CLOSED}, "codes %s" % codes)
+            c.end()
+            tap.unwatch(c)
+
+
+tap.main()
