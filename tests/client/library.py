@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""liboncemq as a library: what it shows, how it is installed, and that other languages can use it. And the examples."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from harness import process, remoting, tap  # noqa: E402
+from interop import plays, stage  # noqa: E402
+from interop.stage import unique  # noqa: E402
+
+ROOT = HERE.parent.parent
+LIBRARY, EXAMPLES = os.environ["LIBRARY"], pathlib.Path(os.environ["EXAMPLES"])
+LINES_MAX = 60
+NOT_YET = ("omq_reader_", "omq_consumer_subscribe", "omq_consumer_unsubscribe")
+
+here = plays.Once(lambda: stage.Stage(apache_only={"recallMessageEnable": "true"}))
+
+
+def run(*command, timeout=60, stdin="", env=None):
+    """Standard output of a program that must succeed."""
+    result = subprocess.run([str(each) for each in command], input=stdin.encode(), stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, timeout=timeout, env=dict(os.environ, **(env or {})), check=False)
+    tap.check(result.returncode == 0, "%s: status %d: %s" % (command[0], result.returncode, result.stderr.decode()))
+    return result.stdout.decode()
+
+
+def declared():
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / "include" / "oncemq.h").read_text(), flags=re.DOTALL)
+    return set(re.findall(r"OMQ_API[^;]*?\b(omq_\w+)\(", text))
+
+
+def stored(topic):
+    process.wait_until(lambda: here().route(topic), 10, "route of %s" % topic)
+    return here().records(topic)
+
+
+def supports(code):
+    with remoting.Client(here().broker_address()) as client:
+        return client.request(code).code != remoting.REQUEST_CODE_NOT_SUPPORTED
+
+
+@tap.test("the library shows what the header declares, and nothing else")
+def _():
+    shown = {line.split()[-1] for line in run("nm", "-D", "--defined-only", LIBRARY).splitlines()}
+    tap.equal(shown - declared(), set(), "shown and not declared")
+    missing = {name for name in declared() - shown if not name.startswith(NOT_YET)}
+    tap.equal(missing, set(), "declared and not shown")
+    tap.check("[liboncemq.so.0]" in run("readelf", "-d", LIBRARY), "soname")
+
+
+@tap.test("installed, it is found by pkg-config, and a program builds against it")
+def _():
+    if not shutil.which("pkg-config"):
+        tap.skip("pkg-config is not on PATH")
+    root = pathlib.Path(process.temp_folder())
+    run("meson", "install", "-C", os.environ["BUILD"], "--no-rebuild", "--quiet", "--destdir", root, timeout=120)
+    [config] = root.rglob("oncemq.pc")
+    env = {"PKG_CONFIG_PATH": str(config.parent), "PKG_CONFIG_SYSROOT_DIR": str(root)}
+    flags = run("pkg-config", "--cflags", "--libs", "oncemq", env=env).split()
+    run("cc", "-o", root / "produce", ROOT / "examples" / "produce.c", *flags, *os.environ["SANITIZE"].split())
+    [library] = root.rglob("liboncemq.so.0")
+    out = run(root / "produce", here().names, unique("Installed"), "hello", env={"LD_LIBRARY_PATH": str(library.parent)})
+    [record] = stored(unique("Installed"))
+    tap.equal(out.split()[0], record.unique_key, "id")
+
+
+@tap.test("a program in C++ uses it")
+def _():
+    if not os.environ.get("CXX_PROGRAM"):
+        tap.skip("no C++ compiler")
+    out = run(os.environ["CXX_PROGRAM"], here().names, unique("Cxx")).split()
+    tap.equal(out[1], "100", "asynchronous messages")
+    records = stored(unique("Cxx"))
+    tap.equal((len(records), {record.body for record in records}), (101, {b"from C++"}), "messages")
+    tap.check(out[0] in {record.unique_key for record in records}, "id")
+
+
+@tap.test("a program in Python uses it, through ctypes alone")
+def _():
+    preload = {"LD_PRELOAD": os.environ["PRELOAD"], "ASAN_OPTIONS": "detect_leaks=0"} if os.environ.get("PRELOAD") else {}
+    out = run(sys.executable, HERE / "ffi.py", LIBRARY, here().names, unique("Python"), env=preload).splitlines()
+    tap.equal(out[1], "True 50", "callbacks")
+    tap.check("invalid" in out[2] and "topic" in out[2], "an error: %s" % out[2])
+    records = {record.unique_key: record for record in stored(unique("Python"))}
+    tap.equal(len(records), 51, "messages")
+    tap.equal((records[out[0]].body, records[out[0]].properties["colour"], records[out[0]].properties["TAGS"]),
+              (b"from Python", "green", "py"), "the message")
+
+
+# Examples -------------------------------------------------------------------------------------------------------------
+
+def example(name, *args, **more):
+    return run(EXAMPLES / name, here().names, *args, **more)
+
+
+@tap.test("every example has a page at most, and says in its first line what it does")
+def _():
+    for source in (ROOT / "examples").glob("*.c"):
+        lines = source.read_text().splitlines()
+        tap.check(len(lines) <= LINES_MAX, "%s has %d lines" % (source.name, len(lines)))
+        tap.check(lines[0].startswith("/* "), "%s: %s" % (source.name, lines[0]))
+
+
+@tap.test("example produce: one message")
+def _():
+    out = example("produce", unique("Produce"), "some text").split()
+    [record] = stored(unique("Produce"))
+    tap.equal((record.unique_key, record.body), (out[0], b"some text"), "message")
+
+
+@tap.test("example send_async: many messages without waiting")
+def _():
+    tap.equal(example("send_async", unique("Async"), 500), "500 stored, 0 failed\n", "output")
+    tap.equal({record.body for record in stored(unique("Async"))}, {b"hello %d" % i for i in range(500)}, "messages")
+
+
+@tap.test("example send_batch: lines in few requests")
+def _():
+    out = example("send_batch", unique("Lines"), stdin="".join("line %d\n" % i for i in range(2500))).splitlines()
+    tap.equal(len(out), 2500, "receipts")
+    tap.equal({record.body for record in stored(unique("Lines"))}, {b"line %d" % i for i in range(2500)}, "messages")
+
+
+@tap.test("example send_ordered: each order in one queue, in order")
+def _():
+    example("send_ordered", unique("Orders"))
+    stories = {}
+    for record in sorted(stored(unique("Orders")), key=lambda each: each.queue_offset):
+        stories.setdefault((record.properties["KEYS"], record.queue_id), []).append(record.body)
+    tap.equal(stories.values() and sorted(key for key, _ in stories), ["order-1", "order-2", "order-3"], "orders")
+    tap.check(all(story == [b"created", b"paid", b"shipped"] for story in stories.values()), "stories: %s" % stories)
+
+
+@tap.test("example send_later: a reminder, and one that is taken back")
+def _():
+    if not supports(370):
+        tap.skip("this broker has no recall")
+    kept = example("send_later", unique("Later"), 2).split()[0]
+    back = example("send_later", unique("Later"), 2, "recall")
+    tap.check("taken back" in back, "output: %s" % back)
+    process.wait_until(lambda: kept in {each.unique_key for each in stored(unique("Later"))}, 20, "the reminder")
+    tap.check(back.split()[0] not in {each.unique_key for each in stored(unique("Later"))}, "the other one")
+
+
+@tap.test("example transaction: committed, and rolled back")
+def _():
+    if not supports(37):
+        tap.skip("this broker has no transactions")
+    topic = unique("Payments")
+    good, bad = example("transaction", topic, "commit"), example("transaction", topic, "rollback")
+    tap.check("committed" in good and "rolled back" in bad, "output: %s %s" % (good, bad))
+    process.wait_until(lambda: len(stored(topic)) == 1, 20, "one message")
+    tap.equal(stored(topic)[0].unique_key, good.split()[1], "which one")
+
+
+@tap.test("example request: asked and answered")
+def _():
+    tap.check("reply: 42" in example("request", unique("Questions"), timeout=90), "output")
+
+
+stage.run()
