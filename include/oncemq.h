@@ -7,11 +7,12 @@
  *     struct omq_consumer *consumer;      receives: messages come to your handler, on its threads
  *     struct omq_reader *reader;          receives: you ask for messages when you want them
  *
+ *     struct omq_client_options to = {.names = "127.0.0.1:9876"};
+ *     struct omq_producer_options as = {.group = "shop"};
  *     struct omq_client *client;
  *     struct omq_producer *producer;
  *     struct omq_error why;
- *     if (omq_client_open(&(struct omq_client_options){.names = "127.0.0.1:9876"}, &client, &why)
- * || omq_producer_open(client, &(struct omq_producer_options){.group = "shop"}, &producer, &why))
+ *     if (omq_client_open(&to, &client, &why) || omq_producer_open(client, &as, &producer, &why))
  *         errx(1, "%s", why.text);
  *     struct omq_message m = {.topic = "Orders", .body = "hello", .body_size = 5};
  *     if (omq_send(producer, &m, NULL, &why))
@@ -33,10 +34,16 @@
  * `const` belongs to the library and is valid as long as the function that gave it says. Text is
  * UTF-8 with a NUL at its end.
  *
- * Threads. All functions may be called from any thread at any time, except that closing something
- * must be the last call on it. No function blocks longer than its timeout. Callbacks run on threads
- * of the library; a callback may call everything but the close of what calls it, which says
- * OMQ_MISUSE. After a close has returned, none of its callbacks runs or will run.
+ * Threads. All functions may be called from any thread at any time. No function blocks longer than
+ * its timeout; those without one of their own have that of their producer or client. A close is the
+ * last call on what it closes, and what is still under way elsewhere ends with OMQ_CLOSED; a
+ * producer that is closed goes on saying OMQ_CLOSED as long as its client is open. After a close
+ * has returned, none of its callbacks runs or will run.
+ *
+ * Callbacks run on threads of the library and may take their time, but for `choose` and `log`:
+ * those run on the one thread that does all the network's work, so they must be quick, and a call
+ * that waits says OMQ_MISUSE there. A callback may call everything else but an open or a close of
+ * what belongs to its own client: an open says OMQ_MISUSE, a close does nothing but tell `log`.
  *
  * Nothing is global: two clients in one process know nothing of each other. The library installs no
  * signal handlers, writes to no terminal, and forks fine before the first client is opened.
@@ -71,7 +78,7 @@ enum omq_code {
     OMQ_MISUSE,  /* a call that cannot be made here: from its own callback, after a close */
     OMQ_NO_MEMORY,
     OMQ_TIMEOUT,  /* no answer in time; a message may have been stored all the same */
-    OMQ_NETWORK,  /* no server can be reached; nothing was done */
+    OMQ_NETWORK,  /* no server can be reached; nothing was done by any of the tries */
     OMQ_LOST,     /* the connection broke before the answer; a message may have been stored */
     OMQ_NO_TOPIC, /* there is no such topic, and it is not made by sending */
     OMQ_NO_GROUP,
@@ -99,14 +106,14 @@ struct omq_client;
 enum omq_level { OMQ_DEBUG, OMQ_INFO, OMQ_WARN, OMQ_ERROR };
 
 struct omq_client_options {
-    const char *names; /* required, or names_url: name servers, "host:port;host:port" */
-    const char
-        *names_url;       /* a web page that lists them in the same form; asked every two minutes */
-    const char *instance; /* part of the client id; default: process id and a number. Must differ
-                             between processes of one machine, and stay for OMQ_BROADCAST */
-    const char *unit;     /* added to the client id */
-    const char *ip;       /* the first part of the client id; default: the address by which this
-                             machine reaches the name server */
+    const char *names;     /* required, or names_url: name servers, "host:port;host:port" */
+    const char *names_url; /* a page that lists them in the same form, "http://host:port/path"; read
+                              every two minutes */
+    const char *instance;  /* part of the client id; default: process id and a number. Must differ
+                              between processes of one machine, and stay for OMQ_BROADCAST */
+    const char *unit;      /* added to the client id */
+    const char *ip;        /* the first part of the client id; default: the address by which this
+                              machine reaches the name server */
     const char *access_key, *secret_key, *security_token; /* sign every request (ACL) */
     bool tls;
     const char *tls_ca;             /* PEM file; default: the system's authorities */
@@ -117,7 +124,8 @@ struct omq_client_options {
     int heartbeat_every_ms;         /* 30,000 */
     const char *state_dir; /* offsets of broadcast consumers; default ~/.rocketmq_offsets */
 
-    /* What the library would like to tell; at most a few lines a second. Default: nobody. */
+    /* What the library would like to tell: lost connections, decisions that did not arrive.
+     * Default: nobody. */
     void (*log)(void *user, int level, const char *line);
     void *user;
     void *reserved[8];
@@ -134,7 +142,7 @@ OMQ_API const char *omq_client_id(const struct omq_client *client); /* "10.0.0.7
 /* ---- messages ---- */
 
 struct omq_property {
-    const char *name, *value; /* neither has the bytes 1 or 2 in it */
+    const char *name, *value; /* neither is empty or has the bytes 1 or 2 in it */
 };
 
 /* A place in a topic. */
@@ -154,10 +162,10 @@ struct omq_message {
     size_t n_properties;
     int32_t flag; /* yours; handed through */
 
-    /* Order: messages with the same key go to the same queue. */
+    /* Order: messages with the same key go to the same queue, in the order of the calls of one
+     * thread. Or exactly there. A message with such a place is never tried elsewhere. */
     const char *sharding_key;
-    /* Or exactly there. */
-    const struct omq_queue *queue;
+    const struct omq_queue *queue; /* its topic is not looked at */
 
     /* Later. At most one of them. */
     int delay_level;    /* 1 to 18: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h */
@@ -199,21 +207,29 @@ struct omq_delivery;
 struct omq_producer_options {
     const char *group; /* required: programs that send the same kind of message */
     int timeout_ms;    /* of a send with all its tries; 3,000 */
-    int retries;       /* further tries; 2; -1: none. A retry has the message's id again, so a
-                          broker with producer dedup stores it once */
-    bool retry_same_broker_first; /* for brokers with producer dedup: they know their own only */
-    bool retry_not_stored;        /* also when the answer is other than OMQ_STORED */
-    bool avoid_slow;              /* leave out brokers that were slow or gone for a while */
-    size_t compress_over;         /* bytes of a body; 4,096; SIZE_MAX: never */
-    int compression;              /* enum omq_compression */
-    int compression_level;        /* 5 */
-    size_t max_message_size;      /* 4 MiB */
-    int max_in_flight;            /* of omq_send_async; beyond it OMQ_BUSY; 65,535 */
-    int queues;                   /* of a topic that is made by sending to it; 4 */
-    bool trace;                   /* send message trace */
-    const char *trace_topic;      /* RMQ_SYS_TRACE_TOPIC */
 
-    /* Chooses the queue of a message with a sharding key: an index below n. Default: a hash. */
+    /* Further tries; 2; -1: none. Made, while there is time, when a broker cannot be reached, when
+     * a connection breaks before the answer, and when a broker refuses for a reason of its own
+     * (busy, no permission, no such topic). Each has the message's id again and goes to another
+     * broker if there is one, so a message may be stored twice under one id. A message with a queue
+     * or a sharding_key is tried again only if the first try surely did nothing. */
+    int retries;
+    /* For brokers with producer dedup, which know their own messages only: the second try goes to
+     * the same queue. Then nothing is stored twice, and messages with a place are retried, too. */
+    bool retry_same_broker_first;
+    bool retry_not_stored;   /* also when the answer is other than OMQ_STORED */
+    bool avoid_slow;         /* leave out brokers that were slow or gone for a while */
+    size_t compress_over;    /* bodies from this size on, if they shrink; 4,096; SIZE_MAX: never */
+    int compression;         /* enum omq_compression */
+    int compression_level;   /* 5 */
+    size_t max_message_size; /* of a body, or of one request of a batch; 4 MiB, at most 8 MiB */
+    int max_in_flight;       /* of omq_send_async and omq_send_oneway; beyond: OMQ_BUSY; 65,535 */
+    int queues;              /* of a topic that is made by sending to it; 4 */
+    bool trace;              /* send message trace */
+    const char *trace_topic; /* RMQ_SYS_TRACE_TOPIC */
+
+    /* Chooses the queue of a message with a sharding key: an index, taken modulo n. Default: a
+     * hash, the Java client's SelectMessageQueueByHash. */
     size_t (*choose)(void *user, const struct omq_message *message, const struct omq_queue *queues,
                      size_t n);
     /* For transactions: what became of this one? Asked, on a thread of its own, when a broker has
@@ -225,7 +241,7 @@ struct omq_producer_options {
 
 OMQ_API int omq_producer_open(struct omq_client *client, const struct omq_producer_options *options,
                               struct omq_producer **out, struct omq_error *why);
-/* Waits for what is on its way, at most its timeout; callbacks get OMQ_CLOSED afterwards. */
+/* Waits for what is on its way, at most its timeout; what is left then ends with OMQ_CLOSED. */
 OMQ_API void omq_producer_close(struct omq_producer *producer);
 
 /* Sends and waits for the answer. `receipt` may be NULL. */
@@ -242,33 +258,40 @@ OMQ_API int omq_send_async(struct omq_producer *producer, const struct omq_messa
 OMQ_API int omq_send_oneway(struct omq_producer *producer, const struct omq_message *message,
                             struct omq_error *why);
 
-/* Messages of one topic, without delay, in as few requests as their size allows. `receipts` (NULL,
- * or n of them) has one for each. On an error `*n_sent` says how many were stored before it. */
+/* Messages of one topic, without delay, all with the same queue, sharding_key and no_wait, in as
+ * few requests as their size allows; each request goes to one queue. `receipts` (NULL, or n of
+ * them) has one for each. On an error `*n_sent` (may be NULL) says how many were stored before it,
+ * and their receipts are filled. */
 OMQ_API int omq_send_batch(struct omq_producer *producer, const struct omq_message *messages,
                            size_t n, struct omq_receipt *receipts, size_t *n_sent,
                            struct omq_error *why);
 
-/* Takes back a message that is to be delivered later and has not been. OMQ_NOT_FOUND: too late. */
+/* Takes back a message with delay_ms or deliver_ms that has not been delivered. OMQ_NOT_FOUND: too
+ * late. */
 OMQ_API int omq_recall(struct omq_producer *producer, const char *topic, const char *recall,
                        struct omq_error *why);
 
-/* A transaction: the message is stored out of sight, `local` is called, and what it decides makes
- * the message visible or undone. OMQ_UNKNOWN: the broker will ask `check` later. */
+/* A transaction: the message, which has no delay, is stored out of sight, `local` is called, and
+ * what it decides makes the message visible or undone. OMQ_UNKNOWN, or a decision that gets lost:
+ * the broker asks `check`, which the producer must have. `local` runs on the calling thread, unless
+ * the message is not OMQ_STORED: then it is not called, and the decision is OMQ_ROLLBACK. `receipt`
+ * and `decision` may be NULL. */
 typedef int omq_local(void *user, const struct omq_message *message,
                       const struct omq_receipt *receipt); /* enum omq_decision */
 OMQ_API int omq_send_transaction(struct omq_producer *producer, const struct omq_message *message,
                                  omq_local *local, void *user, struct omq_receipt *receipt,
                                  int *decision, struct omq_error *why);
 
-/* Request and reply: waits for a consumer's answer to this very message. `*reply` is freed with
- * omq_delivery_free. */
+/* Request and reply: waits for a consumer's answer to this very message, `timeout_ms` in all (0:
+ * the producer's). `*reply` is freed with omq_delivery_free. */
 OMQ_API int omq_request(struct omq_producer *producer, const struct omq_message *message,
                         int timeout_ms, struct omq_delivery **reply, struct omq_error *why);
 /* Answers a message that somebody waits for. OMQ_INVALID: nobody does. */
 OMQ_API int omq_reply(struct omq_producer *producer, const struct omq_delivery *to,
                       const void *body, size_t body_size, struct omq_error *why);
 
-/* The queues of a topic that can be written to; freed with omq_queues_free. */
+/* The queues of a topic that can be written to, as the name servers know them now; freed with
+ * omq_queues_free. */
 OMQ_API int omq_topic_queues(struct omq_client *client, const char *topic,
                              struct omq_queue **queues, size_t *n, struct omq_error *why);
 OMQ_API void omq_queues_free(struct omq_queue *queues);
@@ -426,6 +449,8 @@ OMQ_API int omq_offset_at(struct omq_client *client, const struct omq_queue *que
 
 /* ---- looking things up, numbers ---- */
 
+/* The message with that offset_id of a receipt, freed with omq_delivery_free. `topic` may be NULL.
+ * The broker is found by the id, so queue.broker is "". */
 OMQ_API int omq_view(struct omq_client *client, const char *topic, const char *offset_id,
                      struct omq_delivery **out, struct omq_error *why);
 
