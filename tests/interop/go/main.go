@@ -68,6 +68,7 @@ var handlers = map[string]func(*command) (interface{}, error){
 	"producer":      startProducer,
 	"send":          send,
 	"flood":         flood,
+	"bench":         bench,
 	"request":       request,
 	"transactor":    startTransactor,
 	"transact":      transact,
