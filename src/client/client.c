@@ -107,6 +107,22 @@ enum err client_callbacks(struct omq_client *client, struct hands **out)
     return err;
 }
 
+void client_call_back(struct omq_client *client, struct task *task)
+{
+    list_add_tail(&client->finished, &task->link);
+}
+
+void client_give_all(struct omq_client *client)
+{
+    if (!list_empty(&client->finished))
+        hands_give_all(client->callbacks, &client->finished);
+}
+
+static void turn_end(void *user)
+{
+    client_give_all(user);
+}
+
 void client_flush(struct omq_client *client)
 {
     room_enter(&client->room);
@@ -241,6 +257,7 @@ static enum err loop_begin(struct omq_client *client)
         err = timer_open(client->loop, heart_turn, client, &client->heart_timer);
     if (err)
         return err;
+    loop_at_turn_end(client->loop, turn_end, client);
     timer_start(client->route_timer, (uint64_t)client->options.route_every_ms,
                 (uint64_t)client->options.route_every_ms);
     timer_start(client->heart_timer, HEART_FIRST_MS, (uint64_t)client->options.heartbeat_every_ms);
@@ -283,6 +300,7 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
     list_init(&client->consumers);
     list_init(&client->husks);
     list_init(&client->requests);
+    list_init(&client->finished);
     client->identity = 1;
     list_init(&client->calls.by_deadline);
     /* It reads however much waits to be written: two sides that each wait for the other to read
@@ -370,6 +388,7 @@ void omq_client_close(struct omq_client *client)
     client_on_loop(client, leave, client);
     (void)pthread_join(client->thread, NULL);
     peers_close(client);
+    client_give_all(client);
     hands_close(client->callbacks);
     client_free(client);
 }

@@ -40,6 +40,8 @@
 
 /* ---- failures ---- */
 
+/* Cut to fit, and ended. */
+void text_copy(char *out, size_t size, struct bytes text);
 /* Fills `why` if there is one; returns the code, so that `return omq_fail(…)` reads well. */
 int omq_fail(struct omq_error *why, int code, const char *format, ...) printf_like(3, 4);
 /* What a failure of ours is to the application. */
@@ -231,8 +233,9 @@ must_check enum err hands_open(const struct omq_client *client, unsigned threads
 void hands_give(struct hands *hands, struct task *task); /* any thread */
 bool hands_of(const struct omq_client *client); /* the calling thread is one of its hands */
 void hands_close(struct hands *hands);          /* runs what is left, then ends */
-void hands_flush(
-    struct hands *hands); /* waits for what was given before; for those of one thread */
+void hands_give_all(struct hands *hands, struct list *tasks); /* in their order */
+/* Waits for what was given before; for those of one thread. */
+void hands_flush(struct hands *hands);
 
 /* ---- the client: client.c ---- */
 
@@ -260,6 +263,7 @@ struct omq_client {
     struct names names;
     struct list producers, consumers;
     struct list husks;    /* closed producers: kept, so that a late call finds something */
+    struct list finished; /* callbacks of this turn, on their way to the hands together */
     struct list requests; /* that wait for a reply: request.c */
     unsigned identity;    /* rises when a heartbeat has something new to say */
     bool closing;
@@ -273,6 +277,9 @@ struct omq_client {
 void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *user);
 bool client_on_own_thread(const struct omq_client *client);
 must_check enum err client_callbacks(struct omq_client *client, struct hands **out);
+/* Loop. For a callback; all of one turn wake the hand once. */
+void client_call_back(struct omq_client *client, struct task *task);
+void client_give_all(struct omq_client *client);
 void client_flush(struct omq_client *client); /* waits for callbacks that are due */
 void client_log(struct omq_client *client, int level, const char *format, ...) printf_like(3, 4);
 void client_new_id(struct omq_client *client, char out[ID_TEXT_MAX]); /* any thread */

@@ -33,6 +33,14 @@ const char *omq_code_text(int code)
     return code >= 0 && (size_t)code < n ? texts[code] : "an unknown code";
 }
 
+void text_copy(char *out, size_t size, struct bytes text)
+{
+    size_t n = text.len < size ? text.len : size - 1;
+    if (n > 0)
+        memcpy(out, text.at, n);
+    out[n] = 0;
+}
+
 int omq_fail(struct omq_error *why, int code, const char *format, ...)
 {
     if (!why)

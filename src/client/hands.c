@@ -10,8 +10,8 @@ struct hands {
     struct room room;
     struct list tasks;
     const struct omq_client *client;
-    bool closing;
-    unsigned n;
+    bool closing, alone;
+    unsigned n, idle;
     pthread_t threads[];
 };
 
@@ -23,16 +23,26 @@ static void *hand_run(void *arg)
     hand_of = hands->client;
     room_enter(&hands->room);
     for (;;) {
-        struct link *next = list_pop(&hands->tasks);
-        if (!next && hands->closing)
+        if (list_empty(&hands->tasks) && hands->closing)
             break;
-        if (!next) {
+        if (list_empty(&hands->tasks)) {
+            hands->idle++;
             room_wait(&hands->room, -1);
+            hands->idle--;
             continue;
         }
+        struct list mine; /* one alone takes all there is */
+        list_init(&mine);
+        if (hands->alone)
+            list_append_all(&mine, &hands->tasks);
+        else
+            list_add_tail(&mine, list_pop(&hands->tasks));
         room_leave(&hands->room);
-        struct task *task = list_entry(next, struct task, link);
-        task->run(task);
+        struct link *next;
+        while ((next = list_pop(&mine))) {
+            struct task *task = list_entry(next, struct task, link);
+            task->run(task);
+        }
         room_enter(&hands->room);
     }
     room_leave(&hands->room);
@@ -47,6 +57,7 @@ enum err hands_open(const struct omq_client *client, unsigned threads, struct ha
     room_init(&hands->room, "hands", ROOM_LEAF);
     list_init(&hands->tasks);
     hands->client = client;
+    hands->alone = threads == 1;
     for (; hands->n < threads; hands->n++) {
         if (pthread_create(&hands->threads[hands->n], NULL, hand_run, hands) != 0) {
             hands_close(hands);
@@ -61,7 +72,17 @@ void hands_give(struct hands *hands, struct task *task)
 {
     room_enter(&hands->room);
     list_add_tail(&hands->tasks, &task->link);
-    room_tell_one(&hands->room);
+    if (hands->idle > 0)
+        room_tell_one(&hands->room);
+    room_leave(&hands->room);
+}
+
+void hands_give_all(struct hands *hands, struct list *tasks)
+{
+    room_enter(&hands->room);
+    list_append_all(&hands->tasks, tasks);
+    if (hands->idle > 0)
+        room_tell(&hands->room);
     room_leave(&hands->room);
 }
 

@@ -4,7 +4,6 @@
  * application uses. */
 #include "client/producer_int.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define OWN_ROOM 144 /* names, numbers and separators of our own properties */
@@ -77,7 +76,7 @@ int draft_begin(struct draft *draft, struct omq_producer *producer,
     if (code)
         return code;
     if (message->id && message->id[0])
-        (void)snprintf(draft->id, sizeof draft->id, "%s", message->id);
+        text_copy(draft->id, sizeof draft->id, bytes_str(message->id));
     else
         client_new_id(producer->client, draft->id);
     return OMQ_OK;
@@ -244,7 +243,7 @@ int job_make(struct omq_producer *producer, const struct draft *draft, struct jo
         job->sys_flag |= SYS_COMPRESSED | compression_flags(producer->options.compression);
     if (draft->request)
         job->request = draft->request;
-    (void)snprintf(job->receipt.id, sizeof job->receipt.id, "%s", draft->id);
+    text_copy(job->receipt.id, sizeof job->receipt.id, bytes_str(draft->id));
     *out = job;
     return OMQ_OK;
 }

@@ -183,6 +183,7 @@ static void part(void *user)
 {
     struct omq_producer *producer = user;
     producer->closing = true;
+    client_give_all(producer->client); /* the close waits for them */
     list_remove(&producer->link);
     tracer_close(take(&producer->tracer));
     heart_leave(producer->client, bytes_str(producer->group), (struct bytes){0});

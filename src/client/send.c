@@ -225,10 +225,15 @@ static void job_begin(struct post *post)
     struct job *job = list_entry(post, struct job, post);
     struct omq_producer *producer = job->producer;
     list_add_tail(&producer->jobs, &job->link);
-    if (!ended_by_close(job)) {
-        job->want.ready = route_ready;
-        route_get(producer->client, job->topic, false, &job->want, left_ms(job));
+    if (ended_by_close(job))
+        return;
+    struct topic_route *route = route_cached(producer->client, job->topic);
+    if (route) { /* nearly always */
+        route_ready(&job->want, route, NULL);
+        return;
     }
+    job->want.ready = route_ready;
+    route_get(producer->client, job->topic, false, &job->want, left_ms(job));
 }
 
 /* ---- the queue ---- */
@@ -310,12 +315,12 @@ static void job_try(struct job *job)
         return;
     }
     const struct topic_broker *broker = &job->route->brokers[job->queue->broker];
-    (void)snprintf(job->receipt.broker, sizeof job->receipt.broker, "%.*s",
-                   BYTES_ARG(broker->name));
+    text_copy(job->receipt.broker, sizeof job->receipt.broker, broker->name);
     job->receipt.queue_id = job->queue->id;
     job->tried = true;
     job->born_ms = clock_ms(client->clock);
     job->begun_ns = clock_ns(client->clock);
+    uint64_t left = job->until_ns > job->begun_ns ? job->until_ns - job->begun_ns : 0;
     job->call = (struct call){
         .code = job->request,
         .put = put_send,
@@ -330,8 +335,7 @@ static void job_try(struct job *job)
         return;
     }
     job->calling = true;
-    uint64_t ms = left_ms(job);
-    call_start(client, broker->master, &job->call, ms > 0 ? ms : 1);
+    call_start(client, broker->master, &job->call, left / 1000000 + 1);
 }
 
 /* ---- the answer ---- */
@@ -362,9 +366,7 @@ static bool is_stored(int32_t code)
 
 static void field_copy(const struct head *head, struct bytes name, char *out, size_t size)
 {
-    struct bytes value = head_field(head, name);
-    (void)snprintf(out, size, "%.*s", value.len < size ? (int)value.len : (int)size - 1,
-                   value.at ? (const char *)value.at : "");
+    text_copy(out, size, head_field(head, name));
 }
 
 static bool receipt_read(struct job *job, const struct head *head)
@@ -525,7 +527,7 @@ static void job_end(struct job *job, int code)
         waiter_tell(job->waiter); /* it frees the job */
         break;
     case JOB_CALLED:
-        hands_give(client->callbacks, &job->task);
+        client_call_back(client, &job->task);
         break;
     case JOB_ONEWAY:
         atomic_fetch_sub(&producer->in_flight, 1);
