@@ -205,8 +205,10 @@ enum omq_decision { OMQ_UNKNOWN, OMQ_COMMIT, OMQ_ROLLBACK };
 struct omq_delivery;
 
 struct omq_producer_options {
-    const char *group; /* required: programs that send the same kind of message */
-    int timeout_ms;    /* of a send with all its tries; 3,000 */
+    const char *group;  /* required: programs that send the same kind of message */
+    int timeout_ms;     /* of a send with all its tries; 3,000 */
+    int try_timeout_ms; /* of each try but the last, for brokers that take messages and say nothing;
+                           0: all the time there is, so that a slow broker gets no second copy */
 
     /* Further tries; 2; -1: none. Made, while there is time, when a broker cannot be reached, when
      * a connection breaks before the answer, and when a broker refuses for a reason of its own

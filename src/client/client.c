@@ -261,7 +261,7 @@ static enum err loop_begin(struct omq_client *client)
     timer_start(client->route_timer, (uint64_t)client->options.route_every_ms,
                 (uint64_t)client->options.route_every_ms);
     timer_start(client->heart_timer, HEART_FIRST_MS, (uint64_t)client->options.heartbeat_every_ms);
-    return pthread_create(&client->thread, NULL, loop_thread, client) == 0 ? OK : ERR_NO_MEMORY;
+    return thread_start(&client->thread, loop_thread, client);
 }
 
 static void client_free(struct omq_client *client)

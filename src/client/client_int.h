@@ -69,8 +69,8 @@ struct call {
     struct link by_peer;     /* in peer.waiting, until it is connected */
     struct link by_deadline; /* in calls.by_deadline */
     struct peer *peer;
-    uint64_t deadline_ns;
-    int32_t opaque; /* its place in calls.slots, and how often that was used */
+    uint64_t deadline_ns, end_ns; /* of what it waits for now; of all */
+    int32_t opaque;               /* its place in calls.slots, and how often that was used */
     bool sent;
     bool ending; /* its end was known at once, and is on its way as a post */
     struct post late;
@@ -80,8 +80,10 @@ struct call {
     /* The caller's. */
     int32_t code;
     void (*put)(const struct call *call, struct frame_out *frame); /* its fields; NULL: none */
-    size_t room;       /* an upper bound for the text of all fields */
-    struct bytes body; /* stays until done */
+    size_t room;         /* an upper bound for the text of all fields */
+    bool oneway;         /* nobody answers: done, with neither err nor head, when it is written */
+    uint64_t connect_ms; /* how much of its time it may wait for a connection; 0: all */
+    struct bytes body;   /* stays until done */
     void (*done)(struct call *call, const struct answer *answer);
 };
 
@@ -236,6 +238,9 @@ void hands_close(struct hands *hands);          /* runs what is left, then ends 
 void hands_give_all(struct hands *hands, struct list *tasks); /* in their order */
 /* Waits for what was given before; for those of one thread. */
 void hands_flush(struct hands *hands);
+
+/* A thread of the library: it has no part in the application's signals. */
+must_check enum err thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
 /* ---- the client: client.c ---- */
 

@@ -4,6 +4,7 @@
  * being woken. */
 #include "client/client_int.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 struct hands {
@@ -49,6 +50,16 @@ static void *hand_run(void *arg)
     return NULL;
 }
 
+enum err thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(out, NULL, run, arg);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? ERR_NO_MEMORY : OK;
+}
+
 enum err hands_open(const struct omq_client *client, unsigned threads, struct hands **out)
 {
     struct hands *hands = calloc(1, sizeof *hands + threads * sizeof hands->threads[0]);
@@ -59,7 +70,7 @@ enum err hands_open(const struct omq_client *client, unsigned threads, struct ha
     hands->client = client;
     hands->alone = threads == 1;
     for (; hands->n < threads; hands->n++) {
-        if (pthread_create(&hands->threads[hands->n], NULL, hand_run, hands) != 0) {
+        if (thread_start(&hands->threads[hands->n], hand_run, hands)) {
             hands_close(hands);
             return ERR_NO_MEMORY;
         }

@@ -172,7 +172,7 @@ struct page *page_start(const char *url)
     counted_init(&page->counted, page_free);
     counted_hold(&page->counted); /* the thread's */
     pthread_t thread;
-    if (pthread_create(&thread, NULL, page_run, page) != 0) {
+    if (thread_start(&thread, page_run, page)) {
         free(page);
         return NULL;
     }

@@ -228,8 +228,15 @@ static bool frame_write(struct omq_client *client, struct conn *conn, const stru
     return true;
 }
 
+/* Over a connection that stands. Calls that waited for it have the rest of their time now. */
 static void call_send(struct peer *peer, struct call *call)
 {
+    struct omq_client *client = peer->client;
+    if (call->deadline_ns != call->end_ns) {
+        list_remove(&call->by_deadline);
+        call->deadline_ns = call->end_ns;
+        deadline_add(&client->calls, call);
+    }
     list_add_tail(&peer->sent, &call->by_peer);
     call->sent = true;
     (void)frame_write(peer->client, peer->conn, call,
@@ -322,7 +329,12 @@ static void *peer_opened(void *context, struct conn *conn)
     list_append_all(&ready, &peer->waiting);
     while (!list_empty(&ready)) {
         struct call *call = list_entry(list_pop(&ready), struct call, by_peer);
-        call_send(peer, call);
+        if (call->oneway) {
+            (void)frame_write(client, conn, call, FLAG_ONEWAY);
+            call_end(client, call, &(struct answer){.err = OK});
+        } else {
+            call_send(peer, call);
+        }
     }
     return peer;
 }
@@ -457,11 +469,15 @@ void call_start(struct omq_client *client, struct bytes address, struct call *ca
         call_end_later(client, call, ERR_BUSY, "too many requests are under way");
         return;
     }
-    call->deadline_ns = clock_ns(client->clock) + timeout_ms * 1000000;
+    struct peer *peer = call->peer;
+    bool connected = peer->conn && conn_is_open(peer->conn);
+    uint64_t now = clock_ns(client->clock);
+    call->end_ns = call->deadline_ns = now + timeout_ms * 1000000;
+    if (!connected && call->connect_ms && call->connect_ms < timeout_ms)
+        call->deadline_ns = now + call->connect_ms * 1000000;
     deadline_add(&client->calls, call);
     timer_arm(client);
-    struct peer *peer = call->peer;
-    if (peer->conn && conn_is_open(peer->conn)) {
+    if (connected) {
         call_send(peer, call);
         return;
     }

@@ -326,8 +326,15 @@ static void job_try(struct job *job)
         .put = put_send,
         .room = job->group.len + job->topic.len + job->props.len + broker->name.len,
         .body = job->body,
+        .oneway = job->how == JOB_ONEWAY,
         .done = job_answered,
     };
+    uint64_t ms = left / 1000000 + 1;
+    if (job->tries_left > 0) { /* a connection that does not come leaves time for the others */
+        job->call.connect_ms = ms / ((uint64_t)job->tries_left + 1) + 1;
+        uint64_t most = (uint64_t)job->producer->options.try_timeout_ms;
+        ms = most > 0 && most < ms ? most : ms;
+    }
     if (job->introduced)
         heart_ensure(client, broker->master);
     if (job->how == JOB_ONEWAY && say(client, broker->master, &job->call)) {
@@ -335,7 +342,7 @@ static void job_try(struct job *job)
         return;
     }
     job->calling = true;
-    call_start(client, broker->master, &job->call, left / 1000000 + 1);
+    call_start(client, broker->master, &job->call, ms);
 }
 
 /* ---- the answer ---- */
@@ -478,6 +485,10 @@ static void job_answered(struct call *call, const struct answer *answer)
 {
     struct job *job = list_entry(call, struct job, call);
     job->calling = false;
+    if (job->how == JOB_ONEWAY) {
+        job_end(job, answer->err ? try_failed(job, answer) : OMQ_OK);
+        return;
+    }
     fault_note(job, answer);
     if (!answer->err && is_stored(answer->head->code)) {
         if (!receipt_read(job, answer->head))

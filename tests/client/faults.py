@@ -14,6 +14,7 @@ from client.scene import CLOSED, LOST, NETWORK, TIMEOUT  # noqa: E402
 from harness import process, puppet, remoting, tap  # noqa: E402
 from harness.daemon import Daemon  # noqa: E402
 from harness.fake import Fake, routes  # noqa: E402
+from harness.proxy import Relay  # noqa: E402
 from harness.wire import Wire  # noqa: E402
 from interop import stage  # noqa: E402
 
@@ -79,7 +80,7 @@ def _():
             tap.unwatch(daemon)
 
 
-@tap.test("a broker that is killed and comes back: nothing acknowledged is lost, and sending goes on")
+@tap.test("RM-4 PR-3 a broker that is killed and comes back: nothing acknowledged is lost, and sending goes on")
 def _():
     broker, names = process.free_ports(2)
     with Daemon(settings={"listenPort": broker, "namesrvListenPort": names}) as daemon:
@@ -102,6 +103,42 @@ def _():
                                pause=0.1)
         c.end()
         judge(outcome, stored(daemon, "Killed"))
+
+
+@tap.test("DS-5 PR-1 every message of 10,000 that was acknowledged is found by its id after a kill (SYNC_FLUSH)")
+def _():
+    if SLOW:
+        tap.skip("it says nothing about threads")
+    broker, names = process.free_ports(2)
+    with Daemon(settings={"listenPort": broker, "namesrvListenPort": names, "flushDiskType": "SYNC_FLUSH"}) as daemon:
+        c = tap.watch(puppet.start_c("c", daemon.names))
+        c.call("producer", name="p", group="g", timeout_ms=10000)
+        c.call("send", name="p", messages=[puppet.message("Safe", b"first")])
+        numbers = [c.start("send", name="p", messages=[puppet.message("Safe", b"x")] * 625) for _ in range(16)]
+        ids = {receipt["id"] for number in numbers for receipt in c.finish(number, 120)}
+        daemon.kill9()
+        daemon.start()
+        tap.equal((len(ids), ids - set(stored(daemon, "Safe"))), (10000, set()), "sent, and not found")
+        c.end()
+
+
+@tap.test("DS-6 a lost answer: the retry makes a second copy, under the same id")
+def _():
+    with Daemon() as daemon, Relay("line", "127.0.0.1:0", daemon.broker) as line, \
+            Fake(routes({"broker-a": line.address})) as names:
+        lost = []
+
+        def lose(passed):
+            if not passed.to_server and not lost and passed.command.ext.get("msgId"):
+                lost.append(passed)
+                raise OSError("the line is cut before the answer is through")
+            return False
+        line.lose = lose
+        c = tap.watch(puppet.start_c("c", names.address))
+        c.call("producer", name="p", group="g")
+        [receipt] = c.call("send", name="p", messages=[puppet.message("Twice", b"x")])
+        tap.equal(stored(daemon, "Twice"), {receipt["id"]: 2}, "copies")
+        c.end()
 
 
 @tap.test("programs that end while messages are under way leave nothing behind")

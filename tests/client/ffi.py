@@ -39,7 +39,7 @@ Receipt = structure(
     ("queue_id", c_int32), ("queue_offset", c_int64), ("duplicate", c_bool), ("recall", c_char * 512),
     ("transaction", c_char * 64))
 ProducerOptions = structure(
-    "ProducerOptions", ("group", c_char_p), *many(c_int, "timeout_ms retries"),
+    "ProducerOptions", ("group", c_char_p), *many(c_int, "timeout_ms try_timeout_ms retries"),
     *many(c_bool, "retry_same_broker_first retry_not_stored avoid_slow"), ("compress_over", c_size_t),
     *many(c_int, "compression compression_level"), ("max_message_size", c_size_t),
     *many(c_int, "max_in_flight queues"), ("trace", c_bool), ("trace_topic", c_char_p),

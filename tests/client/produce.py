@@ -87,12 +87,12 @@ def _():
     tap.check(queues[:4] == queues[4:], "the same order again: %s" % queues)
 
 
-@tap.test("asynchronous sends all end, each with its own receipt, and one-way sends arrive")
+@tap.test("RM-4 asynchronous sends all end, each with its own receipt, and one-way sends arrive")
 def _():
     p, topic = producer("many"), unique("Many")
     send(p, puppet.message(topic, b"first"))
-    receipts = send(p, *[puppet.message(topic, b"%d" % i) for i in range(500)], mode="async")
-    tap.equal(len({r["id"] for r in receipts}), 500, "different ids")
+    receipts = send(p, *[puppet.message(topic, b"%d" % i) for i in range(1000)], mode="async")
+    tap.equal(len({r["id"] for r in receipts}), 1000, "different ids")
     found = stored(topic)
     for i, receipt in enumerate(receipts):
         tap.equal(found[receipt["id"]].body, b"%d" % i, "body of message %d" % i)
@@ -102,7 +102,7 @@ def _():
     tap.check({b"oneway %d" % i for i in range(10)} <= bodies, "one-way messages are stored after the close")
 
 
-@tap.test("the same key goes to the same queue, the one that the Java client takes")
+@tap.test("LB-2 the same key goes to the same queue, the one that the Java client takes")
 def _():
     p, topic = producer("keys"), unique("Keys")
     send(p, puppet.message(topic, b"makes the topic"))
@@ -147,7 +147,7 @@ def _():
     tap.check("mine-1" in stored(topic), "it is stored under that id")
 
 
-@tap.test("`choose` has the last word on the queue of a message with a sharding key, and a number beyond is taken round")
+@tap.test("LB-2 `choose` has the last word on the queue of a message with a sharding key, and a number beyond is taken round")
 def _():
     p, topic = producer("choose", choose=True), unique("Choose")
     send(p, puppet.message(topic, b"makes the topic"))

@@ -192,6 +192,7 @@ static int play_producer(struct command *c)
     struct omq_producer_options o = {
         .group = arg_text(a, "group", c->arena),
         .timeout_ms = (int)arg_int(a, "timeout_ms"),
+        .try_timeout_ms = (int)arg_int(a, "try_timeout_ms"),
         .retries = (int)arg_int(a, "retries"),
         .retry_same_broker_first = arg_bool(a, "retry_same_broker_first"),
         .retry_not_stored = arg_bool(a, "retry_not_stored"),

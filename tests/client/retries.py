@@ -67,7 +67,7 @@ def _():
             tap.equal(len(scene.sends()), 1, "tries")
 
 
-@tap.test("a lost connection is tried elsewhere; without retries, or when all are used up, it is an error")
+@tap.test("PR-2 a lost connection is tried elsewhere; without retries, or when all are used up, it is an error")
 def _():
     with Scene(cuts, others={"broker-b": sent}, retries=2) as scene:
         receipt = until_on_a(scene)
@@ -96,6 +96,50 @@ def _():
     with Scene(silent, others={"broker-b": silent}, retries=2, timeout_ms=400) as scene:
         tap.check("may have stored" in str(scene.refused(TIMEOUT)), "sentence")
         tap.equal(len(scene.sends()) + len(scene.sends("broker-b")), 1, "tries")
+
+
+@tap.test("PR-2 a broker that takes a message and says nothing, or takes no connection, is left for another one in time")
+def _():
+    with Scene(silent, others={"broker-b": sent}, retries=2, try_timeout_ms=200, timeout_ms=5000) as scene:
+        receipt = until_on_a(scene)
+        tap.equal((receipt["broker"], len(scene.sends())), ("broker-b", 1), "stored there, tries here")
+        tap.equal(id_of(scene.sends()[0]), receipt["id"], "the same id")
+    deaf = socket.socket()
+    deaf.bind(("127.0.0.1", 0))
+    deaf.listen(0)
+    full = [socket.socket() for _ in range(4)]
+    for each in full:  # what the kernel keeps for somebody who never accepts
+        each.setblocking(False)
+        each.connect_ex(deaf.getsockname())
+    with Scene(brokers={}, retries=2, timeout_ms=3000) as scene:
+        scene.brokers.update({"broker-a": "127.0.0.1:%d" % deaf.getsockname()[1], "broker-b": scene.broker.address})
+        tap.equal({scene.send()["broker"] for _ in range(4)}, {"broker-b"}, "brokers")
+    for each in [deaf, *full]:
+        each.close()
+
+
+@tap.test("DS-4 a one-way message asks for no answer, and with no broker there the call succeeds all the same")
+def _():
+    with Scene() as scene:
+        scene.send(mode="oneway")
+        [first_one] = scene.broker.wait(remoting.SEND_MESSAGE_V2)
+        scene.send(mode="oneway")
+        requests = scene.broker.wait(remoting.SEND_MESSAGE_V2, 2)
+        tap.check(first_one.is_oneway and requests[1].is_oneway, "both say that nobody waits")
+        scene.broker.close()
+        scene.send(mode="oneway")
+        scene.names.close()
+        scene.send(mode="oneway", topic="Unknown")
+
+
+@tap.test("LB-1 RM-2 messages go round all queues of all brokers, the same number to each")
+def _():
+    for others, count in (({}, 1000), ({"broker-b": sent}, 800)):
+        with Scene(others=others) as scene:
+            scene.puppet.call("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * count)
+            places = [(request.ext["n"], request.ext["e"]) for name in ["broker-a", *others] for request in scene.sends(name)]
+            queues = 4 * (1 + len(others))
+            tap.equal(sorted(places.count(each) for each in set(places)), [count // queues] * queues, "messages in each")
 
 
 @tap.test("a message with a place stays there: no other queue takes it")
@@ -181,7 +225,7 @@ def _():
         tap.equal(scene.send()["broker"], "broker-b", "broker")
 
 
-@tap.test("of several name servers any may be gone, or silent, and the next one answers")
+@tap.test("RM-11 of several name servers any may be gone, or silent, and the next one answers")
 def _():
     with Scene() as scene:
         others = [Fake(routes(scene.brokers)) for _ in range(2)]
