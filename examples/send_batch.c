@@ -12,12 +12,16 @@ static int send_lines(struct omq_producer *producer, const char *topic, struct o
 {
     static struct omq_message messages[BATCH];
     static struct omq_receipt receipts[BATCH];
+    static char *lines[BATCH];
     size_t n = 0, sent = 0, size = 0;
     char *line = NULL;
     ssize_t len;
     while (n < BATCH && (len = getline(&line, &size, stdin)) > 0) {
-        messages[n++] = (struct omq_message){
-            .topic = topic, .body = strdup(line), .body_size = (size_t)len - 1};
+        lines[n] = line;
+        messages[n] =
+            (struct omq_message){.topic = topic, .body = line, .body_size = (size_t)len - 1};
+        line = NULL;
+        n++;
     }
     free(line);
     int code = n > 0 ? omq_send_batch(producer, messages, n, receipts, &sent, why) : OMQ_OK;
@@ -25,7 +29,7 @@ static int send_lines(struct omq_producer *producer, const char *topic, struct o
         (void)printf("%s %d:%lld\n", receipts[i].id, receipts[i].queue_id,
                      (long long)receipts[i].queue_offset);
     for (size_t i = 0; i < n; i++)
-        free((void *)(uintptr_t)messages[i].body);
+        free(lines[i]);
     return code;
 }
 

@@ -158,6 +158,7 @@ struct job *job_alloc(struct omq_producer *producer, const struct omq_message *l
         wr_bytes_of(&w, bytes_str(like->queue->broker));
     job->shard_key = bytes_of(w.at, key_len);
     wr_bytes_of(&w, bytes_of(like->sharding_key, key_len));
+    job->space = w.at;
     job->props = bytes_of(w.at, props_room);
     job->body = bytes_of(w.at + props_room, body_room);
     job->pinned_id = like->queue ? like->queue->id : -1;
@@ -230,12 +231,12 @@ int job_make(struct omq_producer *producer, const struct draft *draft, struct jo
         buf_clear(&packed);
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a message of %zu bytes", m->body_size);
     }
-    struct wr w = wr_over((uint8_t *)(uintptr_t)job->props.at, room);
+    struct wr w = wr_over(job->space, room);
     draft_props_write(draft, &w);
     invariant(!w.full);
     job->props.len = wr_len(&w);
     if (body.len > 0)
-        memcpy((uint8_t *)(uintptr_t)job->body.at, body.at, body.len);
+        memcpy(job->space + room, body.at, body.len);
     buf_clear(&packed);
     job->plain_size = m->body_size;
     job->sys_flag = draft->sys_flag;

@@ -82,14 +82,15 @@ struct job {
     size_t plain_size; /* of the body, before it was compressed */
     bool batch;
     struct bytes group, topic, pinned_broker, body, props;
+    uint8_t *space; /* where the properties stand, and behind their room the body */
     uint8_t text[];
 };
 
 /* From a draft; the application's thread. */
 int job_make(struct omq_producer *producer, const struct draft *draft, struct job **out,
              struct omq_error *why);
-/* What several messages become: the body and the properties are filled by the caller, who also sets
- * their lengths. `like` says where it goes. */
+/* The properties and the body are filled by the caller, in `space`, who also sets their lengths.
+ * `like` says where it goes. */
 struct job *job_alloc(struct omq_producer *producer, const struct omq_message *like,
                       size_t props_room, size_t body_room);
 void job_free(struct job *job);

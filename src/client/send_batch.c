@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define OUTER_ROOM 16 /* of the properties of a batch */
 #define ITEM_FIXED 22 /* of a message in a batch, beside body and properties */
 
 static bool same_text(const char *a, const char *b)
@@ -67,13 +68,13 @@ static void item_add(struct wr *w, const struct draft *draft)
 static int chunk_send(struct omq_producer *producer, struct draft *drafts, size_t n, size_t room,
                       struct omq_receipt *receipts, struct omq_error *why)
 {
-    struct job *job = job_alloc(producer, drafts[0].message, 16, room);
+    struct job *job = job_alloc(producer, drafts[0].message, OUTER_ROOM, room);
     if (!job)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a batch of %zu bytes", room);
-    struct wr props = wr_over((uint8_t *)(uintptr_t)job->props.at, job->props.len);
+    struct wr props = wr_over(job->space, OUTER_ROOM);
     props_add(&props, PROP_WAIT, drafts[0].message->no_wait ? BYTES("false") : BYTES("true"));
     job->props.len = wr_len(&props);
-    struct wr body = wr_over((uint8_t *)(uintptr_t)job->body.at, room);
+    struct wr body = wr_over(job->space + OUTER_ROOM, room);
     for (size_t i = 0; i < n; i++)
         item_add(&body, &drafts[i]);
     invariant(!body.full && !props.full);
