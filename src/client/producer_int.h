@@ -112,6 +112,13 @@ int producer_check(const struct omq_producer *producer, bool waits, struct omq_e
 bool producer_compress(struct omq_producer *producer, struct bytes plain, struct buf *out);
 void compressors_clear(struct omq_producer *producer);
 
+/* ---- recalls: recall.c ---- */
+
+#define RECALL_MAX 1024
+/* The broker that a handle names, in `room`; false: it is no handle of this topic. */
+bool recall_read(struct bytes text, struct bytes topic, uint8_t room[RECALL_MAX],
+                 struct bytes *broker);
+
 /* ---- what servers ask of producers ---- */
 
 void serve_check(const struct asked *asked); /* transaction.c: CHECK_TRANSACTION_STATE */

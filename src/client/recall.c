@@ -4,8 +4,6 @@
  */
 #include "client/producer_int.h"
 
-#define HANDLE_MAX 1024
-
 static int digit_of(uint8_t c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -59,6 +57,15 @@ static int nothing_to_take(struct question *question, const struct answer *answe
     return OMQ_OK;
 }
 
+bool recall_read(struct bytes text, struct bytes topic, uint8_t room[RECALL_MAX],
+                 struct bytes *broker)
+{
+    struct bytes handle = base64url_read(text, room, RECALL_MAX);
+    *broker = word(handle, 2);
+    return bytes_equal(word(handle, 0), BYTES("v1")) && bytes_equal(word(handle, 1), topic) &&
+           broker->len > 0 && word(handle, 4).len > 0;
+}
+
 int omq_recall(struct omq_producer *producer, const char *topic, const char *recall,
                struct omq_error *why)
 {
@@ -67,10 +74,9 @@ int omq_recall(struct omq_producer *producer, const char *topic, const char *rec
         return code;
     if (!topic || !recall)
         return omq_fail(why, OMQ_INVALID, "a recall needs the topic and the receipt's `recall`");
-    uint8_t room[HANDLE_MAX];
-    struct bytes handle = base64url_read(bytes_str(recall), room, sizeof room);
-    if (!bytes_equal(word(handle, 0), BYTES("v1")) || word(handle, 4).len == 0 ||
-        !bytes_equal(word(handle, 1), bytes_str(topic)))
+    uint8_t room[RECALL_MAX];
+    struct bytes broker;
+    if (!recall_read(bytes_str(recall), bytes_str(topic), room, &broker))
         return omq_fail(why, OMQ_INVALID,
                         "that is not a `recall` of a receipt of topic %.100s (it is empty when the "
                         "message was not delayed by delay_ms or deliver_ms)",
@@ -79,7 +85,7 @@ int omq_recall(struct omq_producer *producer, const char *topic, const char *rec
         .client = producer->client,
         .request = REQ_RECALL_MESSAGE,
         .topic = bytes_str(topic),
-        .broker = word(handle, 2),
+        .broker = broker,
         .fields = {{BYTES("producerGroup"), bytes_str(producer->group)},
                    {BYTES("topic"), bytes_str(topic)},
                    {BYTES("recallHandle"), bytes_str(recall)}},
