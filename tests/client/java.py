@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""liboncemq sends, the official Java client 5.5.0 receives: every kind of message arrives as it was sent.
+
+The Java side (interop/java) looks at each body itself: it is told the checksum in a property. ENDPOINT=apache plays it
+on Apache's servers.
+"""
+
+import pathlib
+import sys
+import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from harness import apache, process, puppet, tap  # noqa: E402
+from interop import plays, stage  # noqa: E402
+from interop.java import puppet as java  # noqa: E402
+from interop.stage import unique  # noqa: E402
+
+COMPRESSIONS = ("zlib", "lz4", "zstd")
+
+here = plays.Once(lambda: stage.Stage())
+c = plays.Once(lambda: tap.watch(puppet.start_c("c", here().names)))
+jvm = plays.Once(lambda: java.Puppet("java", here().names))
+
+
+def numbered(topic, number, body, properties=None, **more):
+    """A message whose body the Java side can judge."""
+    marks = {"number": str(number), "crc": str(zlib.crc32(body)), "greeting": "gr\u00f6\u00dfe \u5927\u5c0f %d" % number}
+    if len(body) > 1000:
+        more["size"], body = len(body), b""  # the puppet makes it: all x
+    return puppet.message(topic, body, properties={**marks, **(properties or {})}, **more)
+
+
+def send(name, *messages, mode="sync", **options):
+    c().call("producer", name=name, group=unique(name), **options)
+    return c().call("send", name=name, mode=mode, messages=list(messages))
+
+
+@tap.test("C sends, Java receives: bodies, tags, keys, properties, compressed bodies, batches, delayed messages")
+def _():
+    topic = unique("ToJava")
+    receipts = dict(enumerate(send("plain", numbered(topic, 0, b"x"), numbered(
+        topic, 1, bytes(range(256)), {"e\u00e9": "\"\\ \u00fc"}, tag="TagA", keys=["k1", "k2"]),
+        numbered(topic, 2, b"sharded", shard="order-7"), numbered(topic, 3, b"later", delay=1))))
+    for kind, name in enumerate(COMPRESSIONS):
+        [receipts[10 + kind]] = send(name, numbered(topic, 10 + kind, b"x" * 100000), compression=kind)
+    batch = send("batch", *[numbered(topic, 20 + i, b"b%d" % i, tag="B%d" % i) for i in range(10)], mode="batch")
+    receipts.update({20 + i: receipt for i, receipt in enumerate(batch)})
+    listener = java.Listener(jvm(), unique("listener"), topic=topic, group=unique("java_group"))
+    listener.wait_all(receipts)
+    got = {each["number"]: each for each in listener.received()}
+    tap.equal(len(listener.received()), len(receipts), "deliveries")
+    for number, receipt in receipts.items():
+        tap.check(got[number]["intact"], "message %d is intact: %s" % (number, got[number]))
+        tap.equal(got[number]["id"], receipt["id"], "id of message %d" % number)
+    tap.equal((got[1]["tags"], got[1]["keys"], got[1]["properties"]["e\u00e9"]), ("TagA", "k1 k2", "\"\\ \u00fc"), "marks")
+    tap.equal([got[10 + i]["size"] for i in range(3)], [100000] * 3, "sizes of compressed bodies")
+    tap.equal(got[23]["tags"], "B3", "tag in a batch")
+    listener.stop()
+
+
+@tap.test("C asks, Java replies")
+def _():
+    topic = unique("AskJava")
+    send("asks", numbered(topic, 1, b"makes the topic"))
+    process.wait_until(lambda: here().route(topic), 10, "route")
+    listener = java.Listener(jvm(), unique("replier"), topic=topic, group=unique("replies"), behave="reply", only="7")
+    listener.wait_all([1])
+    reply = c().call("request", timeout=60, name="asks", messages=[numbered(topic, 7, b"?")], timeout_ms=30000)
+    tap.equal(reply["body"], "answer to 7", "reply")
+    listener.stop()
+
+
+@tap.test("the puppet leaves without leak or stray access")
+def _():
+    c().end()
+
+
+stage.run(apache.missing())
