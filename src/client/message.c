@@ -176,6 +176,7 @@ void job_free(struct job *job)
         return;
     free(job->offset_ids);
     free(job->kept);
+    free(job->why);
     free(job->copy);
     free(job);
 }

@@ -58,10 +58,10 @@ struct job {
     int code; /* what came of it: enum omq_code */
     struct omq_receipt receipt;
     struct omq_receipt *kept; /* of a try that was stored less well than it should be */
-    struct omq_error why;
-    char *offset_ids; /* of a batch: as the answer lists them */
-    char region[32];  /* of the answer, for traces */
-    bool untraced;    /* the broker does not want it traced */
+    struct omq_error *why;    /* NULL: it has not failed, or there is no memory for a sentence */
+    char *offset_ids;         /* of a batch: as the answer lists them */
+    char region[32];          /* of the answer, for traces */
+    bool untraced;            /* the broker does not want it traced */
 
     uint64_t until_ns, begun_ns; /* of all tries; of this one */
     int tries_left;

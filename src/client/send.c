@@ -28,6 +28,24 @@ int producer_check(const struct omq_producer *producer, bool waits, struct omq_e
     return OMQ_OK;
 }
 
+/* Most jobs do not fail: the sentence has a place of its own. */
+static struct omq_error *job_why(struct job *job)
+{
+    if (!job->why)
+        job->why = calloc(1, sizeof *job->why);
+    return job->why;
+}
+
+static void job_tell_why(const struct job *job, struct omq_error *why)
+{
+    if (!why)
+        return;
+    if (job->why)
+        *why = *job->why;
+    else
+        (void)omq_fail(why, job->code, "%s", omq_code_text(job->code));
+}
+
 static void job_limits(struct job *job, uint64_t timeout_ms)
 {
     struct omq_producer *producer = job->producer;
@@ -45,8 +63,8 @@ int job_run(struct job *job, uint64_t timeout_ms, struct omq_error *why)
     job_limits(job, timeout_ms);
     loop_post(job->producer->client->loop, &job->post);
     waiter_wait(&waiter);
-    if (job->code && why)
-        *why = job->why;
+    if (job->code)
+        job_tell_why(job, why);
     return job->code;
 }
 
@@ -134,7 +152,7 @@ static bool ended_by_close(struct job *job)
 {
     if (!job->producer->closing && !job->producer->client->closing)
         return false;
-    job_end(job, omq_fail(&job->why, OMQ_CLOSED, "the producer is closed"));
+    job_end(job, omq_fail(job_why(job), OMQ_CLOSED, "the producer is closed"));
     return true;
 }
 
@@ -142,7 +160,7 @@ static void route_failed(struct job *job, const struct answer *answer)
 {
     const struct omq_client *client = job->producer->client;
     const char *names = client->options.names ? client->options.names : client->options.names_url;
-    job_end(job, omq_fail(&job->why, omq_code_of(answer->err),
+    job_end(job, omq_fail(job_why(job), omq_code_of(answer->err),
                           "no name server of %s tells where topic %.*s is: %s", names,
                           BYTES_ARG(job->topic), answer->reason));
 }
@@ -167,7 +185,7 @@ static void template_ready(struct route_want *want, struct topic_route *route,
         route_failed(job, answer);
         return;
     }
-    job_end(job, omq_fail(&job->why, OMQ_NO_TOPIC,
+    job_end(job, omq_fail(job_why(job), OMQ_NO_TOPIC,
                           "no broker has topic %.*s to write to, and it is not made by sending "
                           "(ask an operator to create it, or switch autoCreateTopicEnable on)",
                           BYTES_ARG(job->topic)));
@@ -309,7 +327,7 @@ static void job_try(struct job *job)
     job->tries_left--;
     job->queue = queue_choose(job);
     if (!job->queue || !job->route->brokers[job->queue->broker].master.len) {
-        job_end(job, omq_fail(&job->why, OMQ_NETWORK,
+        job_end(job, omq_fail(job_why(job), OMQ_NETWORK,
                               "topic %.*s has no such queue, or its broker has no master just now",
                               BYTES_ARG(job->topic)));
         return;
@@ -403,7 +421,7 @@ static int try_failed(struct job *job, const struct answer *answer)
     job->maybe_stored |= answer->err && answer->maybe_done;
     if (!answer->err) {
         (void)snprintf(what, sizeof what, "broker %s refuses the message", job->receipt.broker);
-        return omq_refused(&job->why, answer->head, what);
+        return omq_refused(job_why(job), answer->head, what);
     }
     int code = answer->err != ERR_CLOSED ? omq_code_of(answer->err)
                : job->maybe_stored       ? OMQ_LOST
@@ -411,7 +429,7 @@ static int try_failed(struct job *job, const struct answer *answer)
     if (job->producer->client->closing)
         code = OMQ_CLOSED;
     struct bytes address = job->route->brokers[job->queue->broker].master;
-    return omq_fail(&job->why, code, "broker %s at %.*s: %s%s", job->receipt.broker,
+    return omq_fail(job_why(job), code, "broker %s at %.*s: %s%s", job->receipt.broker,
                     address.len < 100 ? (int)address.len : 100, (const char *)address.at,
                     answer->reason,
                     answer->maybe_done  ? " (it may have stored the message all the same)"
@@ -492,7 +510,7 @@ static void job_answered(struct call *call, const struct answer *answer)
     fault_note(job, answer);
     if (!answer->err && is_stored(answer->head->code)) {
         if (!receipt_read(job, answer->head))
-            job_end(job, omq_fail(&job->why, OMQ_PROTOCOL,
+            job_end(job, omq_fail(job_why(job), OMQ_PROTOCOL,
                                   "broker %s stored the message, and its answer does not say where",
                                   job->receipt.broker));
         else if (!wants_better(job, answer))
@@ -516,7 +534,10 @@ static void job_call_back(struct task *task)
 {
     struct job *job = list_entry(task, struct job, task);
     atomic_fetch_sub(&job->producer->in_flight, 1); /* the callback may send the next one */
-    job->done(job->user, job->code ? NULL : &job->receipt, job->code ? &job->why : NULL);
+    struct omq_error why;
+    if (job->code)
+        job_tell_why(job, &why);
+    job->done(job->user, job->code ? NULL : &job->receipt, job->code ? &why : NULL);
     job_free(job);
 }
 
@@ -562,7 +583,7 @@ void jobs_end(struct omq_producer *producer)
         call_cancel(client, &job->call);
         job->calling = false;
         job_end(job,
-                omq_fail(&job->why, OMQ_CLOSED,
+                omq_fail(job_why(job), OMQ_CLOSED,
                          "the producer was closed before the answer came (the message may have "
                          "been stored all the same)"));
     }
