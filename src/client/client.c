@@ -332,7 +332,7 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
 
 const char *omq_client_id(const struct omq_client *client)
 {
-    return client->id;
+    return client ? client->id : "";
 }
 
 /* ---- closing ---- */
@@ -395,6 +395,11 @@ void omq_client_close(struct omq_client *client)
 
 void omq_client_stats(const struct omq_client *client, struct omq_stats *out)
 {
+    if (!client || !out) {
+        if (out)
+            *out = (struct omq_stats){0};
+        return;
+    }
     *out = (struct omq_stats){
         .sent = atomic_load(&client->stats.sent),
         .send_retries = atomic_load(&client->stats.retries),

@@ -92,6 +92,11 @@ static void null_is_an_argument_like_any_other(void **state)
     assert_int_equal(omq_recall(producer, "T", NULL, &why), OMQ_INVALID);
     assert_int_equal(omq_recall(producer, "T", "not a handle", &why), OMQ_INVALID);
     assert_int_equal(omq_reply(producer, NULL, "x", 1, &why), OMQ_INVALID);
+    struct omq_stats stats = {.sent = 5};
+    omq_client_stats(NULL, &stats);
+    assert_int_equal(stats.sent, 0);
+    omq_client_stats(client, NULL);
+    assert_string_equal(omq_client_id(NULL), "");
     omq_producer_close(NULL);
     omq_client_close(NULL);
     omq_delivery_free(NULL);

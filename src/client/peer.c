@@ -357,6 +357,7 @@ static void peer_lost(void *user, struct conn *conn, const char *reason)
 static void peer_failed(void *context, const char *reason)
 {
     struct peer *peer = context;
+    peer->introduced = 0;
     calls_fail(peer->client, &peer->waiting, ERR_CLOSED, reason, false);
 }
 

@@ -353,8 +353,10 @@ static void job_try(struct job *job)
         uint64_t most = (uint64_t)job->producer->options.try_timeout_ms;
         ms = most > 0 && most < ms ? most : ms;
     }
-    if (job->introduced)
-        heart_ensure(client, broker->master);
+    /* All of them: a reply may come from any. */
+    for (size_t i = 0; job->introduced && i < job->route->n_brokers; i++)
+        if (job->route->brokers[i].master.len > 0)
+            heart_ensure(client, job->route->brokers[i].master);
     if (job->how == JOB_ONEWAY && say(client, broker->master, &job->call)) {
         job_end(job, OMQ_OK);
         return;
@@ -569,6 +571,8 @@ static void job_end(struct job *job, int code)
         job_free(job);
         break;
     }
+    if (list_empty(&producer->jobs) && producer->leaving && !producer->closing)
+        tracer_flush(producer); /* which may be one job more */
     if (list_empty(&producer->jobs) && producer->leaving)
         waiter_tell(take(&producer->leaving));
 }

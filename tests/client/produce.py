@@ -325,7 +325,7 @@ def _():
 @tap.test("what was sent is traced: ten records in a message, the rest at the close")
 def _():
     p, topic, traces = producer("traced", trace=True, trace_topic=unique("Traces")), unique("Traced"), unique("Traces")
-    receipts = send(p, *[puppet.message(topic, b"%d" % i, tag="T", keys=["key%d" % i]) for i in range(12)])
+    receipts = send(p, *[puppet.message(topic, b"%d" % i, tag="T", keys=["key%d" % i]) for i in range(12)], mode="async")
     batch = send(p, *[puppet.message(topic, b"b%d" % i) for i in range(3)], mode="batch")
     c().call("stop", name=p)
     found = stored(traces)

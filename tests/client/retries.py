@@ -4,16 +4,18 @@
 import base64
 import hmac
 import pathlib
+import re
 import socket
 import sys
 import threading
 import time
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from client.scene import (BUSY, CLOSED, DENIED, INVALID, LOST, NETWORK, NO_TOPIC, REFUSED, Scene,  # noqa: E402
                           TIMEOUT, broker, id_of)
-from harness import puppet, remoting, tap  # noqa: E402
+from harness import process, puppet, remoting, tap  # noqa: E402
 from harness.fake import CUT, Fake, reply, routes, sent  # noqa: E402
 
 STORED, NO_FLUSH, NO_COPY = 0, 1, 2
@@ -328,6 +330,26 @@ def _():
         tap.equal([each.get("code") for each in results], [TIMEOUT] * 10, "there is room again")
 
 
+@tap.test("a request makes itself known to all brokers of its topic: the reply may come from any of them")
+def _():
+    with Scene(others={"broker-b": sent}) as scene:
+        number = scene.puppet.start("request", name="p", messages=[puppet.message("T", b"?")], timeout_ms=5000)
+        beats = [each.wait(remoting.HEART_BEAT) for each in (scene.broker, scene.others["broker-b"])]
+        tap.equal([beat[0].json()["producerDataSet"] for beat in beats], [[{"groupName": "g"}]] * 2, "heartbeats")
+        [request] = process.wait_until(lambda: scene.sends() + scene.sends("broker-b"), 10, "the request")
+        marks = remoting.properties(request.ext["i"])
+        tap.equal(marks["REPLY_TO_CLIENT"], beats[0][0].json()["clientID"], "who asks")
+        reply_marks = remoting.property_text({"CORRELATION_ID": marks["CORRELATION_ID"], "MSG_TYPE": "reply"})
+        fields = {"producerGroup": "r", "topic": "c_REPLY_TOPIC", "defaultTopic": "TBW102", "defaultTopicQueueNums": 1,
+                  "queueId": 0, "sysFlag": 1, "bornTimestamp": 1, "flag": 0, "bornHost": "127.0.0.1:1",
+                  "storeHost": "127.0.0.1:2", "storeTimestamp": 2, "properties": reply_marks}
+        other = scene.others["broker-b"] if scene.sends() else scene.broker
+        for wrong in ({}, dict(fields, sysFlag="x"), dict(fields, properties="")):
+            other.push(326, wrong, b"noise", oneway=False)
+        other.push(326, fields, zlib.compress(b"forty-two"), oneway=False)
+        tap.equal(scene.puppet.finish(number)["body"], "forty-two", "the reply, expanded")
+
+
 @tap.test("a close waits for answers that come in time, and ends the rest; each callback comes once, before it returns")
 def _():
     with Scene(silent, timeout_ms=800) as scene:
@@ -352,6 +374,22 @@ def _():
             number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 5)
             scene.puppet.call("stop", name="p", timeout=10)
             tap.check(all("code" in each for each in scene.puppet.finish(number, 1)), "all have ended")
+
+
+@tap.test("a client's id is address, process and number, or what it is told; heartbeats carry it, and a close says goodbye")
+def _():
+    with Scene(heartbeat_every_ms=200) as scene:
+        first_id, second_id = (scene.puppet.call("client", name=name) for name in ("k2", "k3"))
+        tap.check(re.fullmatch(r"[0-9.]+@\d+#\d+", first_id), "id %s" % first_id)
+        tap.check(first_id != second_id, "ids differ: %s" % first_id)
+        told = scene.puppet.call("client", name="k4", ip="10.1.2.3", instance="one", unit="u")
+        tap.equal(told, "10.1.2.3@one@u", "id as told")
+        scene.send()
+        beat = scene.broker.wait(remoting.HEART_BEAT, 2)[0].json()
+        tap.equal(beat["producerDataSet"], [{"groupName": "g"}], "groups in a heartbeat")
+        scene.puppet.call("stop", name="p")
+        [goodbye] = scene.broker.wait(remoting.UNREGISTER_CLIENT)
+        tap.equal((goodbye.ext["clientID"], goodbye.ext["producerGroup"]), (beat["clientID"], "g"), "goodbye")
 
 
 @tap.test("a message refused for want of permission is told as such")
