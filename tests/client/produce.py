@@ -320,6 +320,23 @@ def _():
     tap.check(no["receipt"]["id"] not in stored(topic), "what was rolled back is not there")
 
 
+@tap.test("RM-3 of a sender that is gone another member of its group is asked, and decides; the message comes once")
+def _():
+    need(END_TRANSACTION, "transactions")
+    topic, group = unique("Orphan"), unique("g_orphans")
+    c().call("producer", name="heir", group=group, check=True)
+    c().call("transaction", name="heir", decision="commit", messages=[puppet.message(topic, b"makes it known")])
+    doomed = tap.watch(puppet.start_c("doomed", here().names))
+    doomed.call("producer", name="p", group=group, check=True)
+    lost = doomed.call("transaction", name="p", decision="unknown",
+                       messages=[puppet.message(topic, b"orphan", properties={"check": "commit"})])["receipt"]["id"]
+    doomed.kill9()
+    process.wait_until(lambda: lost in stored(topic), 90, "committed by another")
+    tap.check(lost in {m["half"]["id"] for m in c().messages("heir")}, "who was asked")
+    tap.equal(len([r for r in here().records(topic) if r.unique_key == lost]), 1, "copies")
+    tap.unwatch(doomed)
+
+
 # Traces ---------------------------------------------------------------------------------------------------------------
 
 @tap.test("what was sent is traced: ten records in a message, the rest at the close")
