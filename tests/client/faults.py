@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from client.scene import CLOSED, LOST, NETWORK, TIMEOUT  # noqa: E402
+from client.scene import CLOSED, LOST, NETWORK, TIMEOUT, known  # noqa: E402
 from harness import process, puppet, remoting, tap  # noqa: E402
 from harness.daemon import Daemon  # noqa: E402
 from harness.fake import Fake, routes  # noqa: E402
@@ -122,9 +122,9 @@ def _():
         c.end()
 
 
-@tap.test("DS-6 a lost answer: the retry makes a second copy, under the same id")
-def _():
-    with Daemon() as daemon, Relay("line", "127.0.0.1:0", daemon.broker) as line, \
+def lose_first_answer(settings, **options):
+    """Sends one message whose first answer is lost; gives its receipt and how often it is stored."""
+    with Daemon(settings=settings) as daemon, Relay("line", "127.0.0.1:0", daemon.broker) as line, \
             Fake(routes({"broker-a": line.address})) as names:
         lost = []
 
@@ -135,10 +135,28 @@ def _():
             return False
         line.lose = lose
         c = tap.watch(puppet.start_c("c", names.address))
-        c.call("producer", name="p", group="g")
+        c.call("producer", name="p", group="g", **options)
         [receipt] = c.call("send", name="p", messages=[puppet.message("Twice", b"x")])
-        tap.equal(stored(daemon, "Twice"), {receipt["id"]: 2}, "copies")
         c.end()
+        tap.unwatch(c)
+        return receipt, lost[0].command.ext, stored(daemon, "Twice")
+
+
+@tap.test("DS-6 a lost answer: the retry makes a second copy, under the same id")
+def _():
+    receipt, _, copies = lose_first_answer({})
+    tap.equal((copies, receipt["duplicate"]), ({receipt["id"]: 2}, False), "copies")
+
+
+@tap.test("DS-6 … and with producer dedup none: the retry gets the place of the first")
+def _():
+    dedup = known({"dedupKey": "UNIQ_KEY"})
+    if not dedup:
+        tap.skip("this broker has no producer dedup")
+    receipt, first, copies = lose_first_answer(dedup, retry_same_broker_first=True)
+    tap.equal((copies, receipt["duplicate"]), ({receipt["id"]: 1}, True), "copies")
+    tap.equal((str(receipt["queue"]), str(receipt["offset"]), receipt["offset_id"]),
+              (first["queueId"], first["queueOffset"], first["msgId"]), "place")
 
 
 @tap.test("programs that end while messages are under way leave nothing behind")

@@ -11,6 +11,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from client.scene import known  # noqa: E402
 from harness import process, remoting, tap  # noqa: E402
 from interop import plays, stage  # noqa: E402
 from interop.stage import unique  # noqa: E402
@@ -20,7 +21,8 @@ LIBRARY, EXAMPLES = os.environ["LIBRARY"], pathlib.Path(os.environ["EXAMPLES"])
 LINES_MAX = 60
 NOT_YET = ("omq_reader_", "omq_consumer_subscribe", "omq_consumer_unsubscribe")
 
-here = plays.Once(lambda: stage.Stage(apache_only={"recallMessageEnable": "true"}))
+LATER = {"recallMessageEnable": "true"}
+here = plays.Once(lambda: stage.Stage(known(LATER), apache_only=LATER))
 
 
 def run(*command, timeout=60, stdin="", env=None):

@@ -1,8 +1,9 @@
 """A producer of liboncemq before servers of the test's own: a name server and a broker, or several (harness/fake.py)."""
 
+import os
 import time
 
-from harness import puppet, remoting, tap
+from harness import daemon, puppet, remoting, tap
 from harness.fake import Fake, reply, routes, sent
 
 # enum omq_code
@@ -10,6 +11,12 @@ from harness.fake import Fake, reply, routes, sent
  PROTOCOL, CLOSED) = range(1, 16)
 
 SENDS = (remoting.SEND_MESSAGE_V2, remoting.SEND_BATCH_MESSAGE)
+
+
+def known(settings):
+    """Those that the daemon under test has; none where it is another."""
+    text = "" if os.environ.get("ENDPOINT") else daemon.run("--print-config")[1]
+    return {name: value for name, value in settings.items() if "\n%s=" % name in text}
 
 
 def broker(answer=sent):
