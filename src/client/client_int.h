@@ -263,6 +263,8 @@ struct omq_client {
 
     /* The loop's own. */
     struct calls calls;
+    uint8_t *spare; /* peer.c: what one header at a time needs */
+    size_t spare_size;
     struct map peers;  /* address → struct peer */
     struct map routes; /* topic → struct route_entry */
     struct names names;

@@ -284,6 +284,19 @@ static void frame_take(struct peer *peer, const struct head *head, struct bytes 
     call_end(client, call, &answer);
 }
 
+/* Room for text that has to be unescaped: one for all answers, as big as the biggest header was. */
+static enum err spare_need(struct omq_client *client, size_t size)
+{
+    if (client->spare && size <= client->spare_size)
+        return OK;
+    uint8_t *grown = realloc(client->spare, size + 1);
+    if (!grown)
+        return ERR_NO_MEMORY;
+    client->spare = grown;
+    client->spare_size = size;
+    return OK;
+}
+
 static size_t peer_input(void *user, struct conn *conn, struct bytes in)
 {
     struct peer *peer = user;
@@ -296,10 +309,9 @@ static size_t peer_input(void *user, struct conn *conn, struct bytes in)
             conn_need(conn, need);
             break;
         }
-        cleanup(free_at) uint8_t *room = err ? NULL : malloc(frame.head.len + 1);
-        if (!err && !room)
-            err = ERR_NO_MEMORY;
-        struct wr spare = wr_over(room, err ? 0 : frame.head.len);
+        if (!err)
+            err = spare_need(peer->client, frame.head.len);
+        struct wr spare = wr_over(peer->client->spare, err ? 0 : frame.head.len);
         struct head head;
         if (!err)
             err = head_decode(&frame, &spare, &head);
@@ -567,6 +579,7 @@ void calls_close(struct omq_client *client)
 {
     struct calls *calls = &client->calls;
     invariant(list_empty(&calls->by_deadline)); /* they went with their peers */
+    free(client->spare);
     free(calls->slots);
     free(calls->turns);
     free(calls->free);
