@@ -87,6 +87,10 @@ static void visit_run(struct post *post)
 
 void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *user)
 {
+    if (pthread_equal(pthread_self(), client->thread)) { /* a callback of the loop's own */
+        fn(user);
+        return;
+    }
     struct visit visit = {.post.run = visit_run, .fn = fn, .user = user};
     waiter_init(&visit.waiter);
     loop_post(client->loop, &visit.post);
@@ -101,7 +105,7 @@ bool client_on_own_thread(const struct omq_client *client)
 enum err client_callbacks(struct omq_client *client, struct hands **out)
 {
     room_enter(&client->room);
-    enum err err = client->callbacks ? OK : hands_open(client, 1, &client->callbacks);
+    enum err err = client->callbacks ? OK : hands_open(client, 1, true, &client->callbacks);
     *out = client->callbacks;
     room_leave(&client->room);
     return err;
@@ -274,6 +278,7 @@ static void client_free(struct omq_client *client)
     names_clear(&client->names);
     room_clear(&client->room);
     husks_free(client);
+    consumers_free(client);
     for (size_t i = 0; i < client->n_texts; i++)
         free(client->texts[i]);
     free(client);
@@ -302,6 +307,7 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
     list_init(&client->requests);
     list_init(&client->finished);
     client->identity = 1;
+    list_init(&client->gone);
     list_init(&client->calls.by_deadline);
     /* It reads however much waits to be written: two sides that each wait for the other to read
      * would wait for ever. What is under way is bounded by the producers. */
@@ -406,5 +412,10 @@ void omq_client_stats(const struct omq_client *client, struct omq_stats *out)
         .send_failures = atomic_load(&client->stats.failures),
         .connections = atomic_load(&client->stats.connections),
         .reconnects = atomic_load(&client->stats.reconnects),
+        .received = atomic_load(&client->stats.received),
+        .handled = atomic_load(&client->stats.handled),
+        .sent_back = atomic_load(&client->stats.sent_back),
+        .dead = atomic_load(&client->stats.dead),
+        .waiting = atomic_load(&client->stats.waiting),
     };
 }

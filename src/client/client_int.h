@@ -181,6 +181,7 @@ void page_close(struct page *page);
 struct topic_broker {
     struct bytes name, master; /* `master` is empty while there is none */
     struct bytes *others;      /* addresses of slaves */
+    int64_t *other_ids;
     size_t n_others;
 };
 struct topic_queue {
@@ -230,11 +231,19 @@ struct task {
     void (*run)(struct task *task);
 };
 struct hands;
-must_check enum err hands_open(const struct omq_client *client, unsigned threads,
+/* `whole`: one thread, which takes all tasks there are at a time; none can be recalled then. */
+must_check enum err hands_open(const struct omq_client *client, unsigned threads, bool whole,
                                struct hands **out);
 void hands_give(struct hands *hands, struct task *task); /* any thread */
 bool hands_of(const struct omq_client *client); /* the calling thread is one of its hands */
+bool hands_here(const struct hands *hands);     /* … one of these; NULL has none */
 void hands_close(struct hands *hands);          /* runs what is left, then ends */
+/* The same, but `stuck` threads are in calls that do not come back: they are left to themselves,
+ * and touch nothing but `hands` when they do. */
+void hands_leave(struct hands *hands, unsigned stuck);
+/* Takes back tasks that nobody has begun, into `out`. Any thread. */
+void hands_recall(struct hands *hands, bool (*wanted)(struct task *task, void *user), void *user,
+                  struct list *out);
 void hands_give_all(struct hands *hands, struct list *tasks); /* in their order */
 /* Waits for what was given before; for those of one thread. */
 void hands_flush(struct hands *hands);
@@ -273,14 +282,16 @@ struct omq_client {
     struct list finished; /* callbacks of this turn, on their way to the hands together */
     struct list requests; /* that wait for a reply: request.c */
     unsigned identity;    /* rises when a heartbeat has something new to say */
+    struct list gone;     /* closed consumers, likewise */
     bool closing;
 
     struct {
         _Atomic uint64_t sent, retries, failures, connections, reconnects;
+        _Atomic uint64_t received, handled, sent_back, dead, waiting;
     } stats;
 };
 
-/* Runs `fn` on the loop and waits for it. Not from the loop. */
+/* Runs `fn` on the loop and waits for it. */
 void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *user);
 bool client_on_own_thread(const struct omq_client *client);
 must_check enum err client_callbacks(struct omq_client *client, struct hands **out);

@@ -7,6 +7,8 @@
 #define COMMIT_EVERY_MS 5000
 #define LOCK_EVERY_MS   20000
 #define EXPIRY_EVERY_MS 1000
+#define THREADS_MAX     1000 /* Java's limits */
+#define BATCH_MAX       1024
 
 /* ---- subscriptions ---- */
 
@@ -82,7 +84,7 @@ bool sub_wants(const struct sub *sub, const char *tag)
     return sub->n_tags == 0;
 }
 
-static int subscription_check(const struct omq_subscription *s, struct omq_error *why)
+int subscription_check(const struct omq_subscription *s, struct omq_error *why)
 {
     struct fault fault = {0};
     if (!s->topic || topic_name_check(bytes_str(s->topic), &fault))
@@ -107,6 +109,7 @@ static void defaults(struct omq_consumer_options *o)
     o->max_mib = o->max_mib > 0 ? o->max_mib : 100;
     o->max_span = o->max_span > 0 ? o->max_span : 2000;
     o->close_ms = o->close_ms > 0 ? o->close_ms : 30000;
+    o->hash_nodes = o->hash_nodes > 0 ? o->hash_nodes : 10;
 }
 
 static int options_check(const struct omq_consumer_options *o, struct omq_error *why)
@@ -119,6 +122,12 @@ static int options_check(const struct omq_consumer_options *o, struct omq_error 
     if (o->start < OMQ_FROM_LAST || o->start > OMQ_FROM_TIME || o->spread < OMQ_CLUSTER ||
         o->spread > OMQ_BROADCAST || o->share < OMQ_AVERAGELY || o->share > OMQ_BY_HASH)
         return omq_fail(why, OMQ_INVALID, "start, spread or share is not one of its values");
+    if (o->threads > THREADS_MAX || o->batch > BATCH_MAX || o->pull_batch > BATCH_MAX)
+        return omq_fail(why, OMQ_INVALID, "more than %d threads, or batches over %d", THREADS_MAX,
+                        BATCH_MAX);
+    if ((o->share == OMQ_BY_CONFIG && !o->config_queues) ||
+        (o->share == OMQ_BY_ROOM && !o->rooms) || (o->share == OMQ_BY_ROOM_NEARBY && !o->room_of))
+        return omq_fail(why, OMQ_INVALID, "the way to share lacks config_queues, rooms or room_of");
     if (o->pop || o->trace)
         return omq_fail(why, OMQ_INVALID, "pop and trace are not built yet");
     if (o->acknowledge == OMQ_BEFORE && (o->ordered || o->spread == OMQ_BROADCAST))
@@ -137,21 +146,46 @@ static void consumer_free(struct omq_consumer *consumer)
     free(consumer->group);
     free(consumer->retry_topic);
     free(consumer->rooms);
+    free(consumer->config_queues);
     room_clear(&consumer->room);
     free(consumer);
 }
 
-static enum err consumer_fill(struct omq_consumer *consumer)
+void consumers_free(struct omq_client *client)
+{
+    list_each(k, &client->gone)
+        consumer_free(list_entry(k, struct omq_consumer, link));
+}
+
+/* One allocation: the queues, then their texts. */
+static enum err config_copy(struct omq_consumer *consumer)
+{
+    struct omq_consumer_options *o = &consumer->options;
+    if (o->share != OMQ_BY_CONFIG || o->n_config_queues == 0)
+        return OK;
+    size_t size = o->n_config_queues * sizeof *o->config_queues;
+    for (size_t i = 0; i < o->n_config_queues; i++)
+        size += strlen(o->config_queues[i].topic) + strlen(o->config_queues[i].broker) + 2;
+    struct omq_queue *copy = malloc(size);
+    if (!copy)
+        return ERR_NO_MEMORY;
+    char *at = (char *)(copy + o->n_config_queues);
+    for (size_t i = 0; i < o->n_config_queues; i++) {
+        const struct omq_queue *from = &o->config_queues[i];
+        copy[i] = (struct omq_queue){.topic = at, .id = from->id};
+        at = stpcpy(at, from->topic) + 1;
+        copy[i].broker = at;
+        at = stpcpy(at, from->broker) + 1;
+    }
+    o->config_queues = consumer->config_queues = copy;
+    return OK;
+}
+
+static enum err subs_make(struct omq_consumer *consumer)
 {
     const struct omq_consumer_options *o = &consumer->options;
-    consumer->group = strdup(o->group);
-    if (o->rooms)
-        consumer->rooms = strdup(o->rooms);
-    consumer->options.rooms = consumer->rooms;
-    if (!consumer->group || (o->rooms && !consumer->rooms) ||
-        asprintf(&consumer->retry_topic, "%%RETRY%%%s", o->group) < 0)
-        return ERR_NO_MEMORY;
-    for (size_t i = 0; i <= o->n_subscriptions; i++) {
+    bool retries = o->spread == OMQ_CLUSTER && !consumer->reads; /* else nothing is given back */
+    for (size_t i = 0; i < o->n_subscriptions + retries; i++) {
         struct sub *sub;
         const struct omq_subscription *s = &o->subscriptions[i];
         enum err err = i < o->n_subscriptions
@@ -164,6 +198,26 @@ static enum err consumer_fill(struct omq_consumer *consumer)
     return OK;
 }
 
+static enum err consumer_fill(struct omq_consumer *consumer)
+{
+    struct omq_consumer_options *o = &consumer->options;
+    consumer->group = strdup(o->group);
+    consumer->rooms = o->rooms ? strdup(o->rooms) : NULL;
+    if (!consumer->group || (o->rooms && !consumer->rooms))
+        return ERR_NO_MEMORY;
+    if (asprintf(&consumer->retry_topic, "%%RETRY%%%s", o->group) < 0) {
+        consumer->retry_topic = NULL;
+        return ERR_NO_MEMORY;
+    }
+    enum err err = config_copy(consumer);
+    if (!err)
+        err = subs_make(consumer);
+    o->group = consumer->group;
+    o->rooms = consumer->rooms;
+    o->subscriptions = NULL; /* the application's; ours are in `subs` */
+    return err;
+}
+
 static void rebalance_turn(void *user)
 {
     rebalance(user);
@@ -172,7 +226,8 @@ static void rebalance_turn(void *user)
 static void commit_turn(void *user)
 {
     struct omq_consumer *consumer = user;
-    offsets_tell(consumer);
+    if (consumer->commit_every_ms > 0)
+        offsets_tell(consumer);
     list_each(k, &consumer->lanes)
         work_give(list_entry(k, struct lane, link)); /* what could not be given back */
 }
@@ -195,36 +250,68 @@ struct joining {
 static void timers_close(struct omq_consumer *consumer)
 {
     struct timer *timers[] = {consumer->rebalance_timer, consumer->commit_timer,
-                              consumer->lock_timer, consumer->expiry_timer};
+                              consumer->lock_timer, consumer->expiry_timer, consumer->close_timer};
     for (size_t i = 0; i < sizeof timers / sizeof timers[0]; i++)
         if (timers[i])
             timer_close(timers[i]);
+}
+
+static void close_turn(void *user);
+
+static enum err timers_open(struct omq_consumer *consumer)
+{
+    const struct {
+        void (*fired)(void *user);
+        struct timer **timer;
+    } all[] = {{rebalance_turn, &consumer->rebalance_timer},
+               {commit_turn, &consumer->commit_timer},
+               {lock_turn, &consumer->lock_timer},
+               {expiry_turn, &consumer->expiry_timer},
+               {close_turn, &consumer->close_timer}};
+    enum err err = OK;
+    for (size_t i = 0; !err && i < sizeof all / sizeof all[0]; i++)
+        err = timer_open(consumer->client->loop, all[i].fired, consumer, all[i].timer);
+    return err;
 }
 
 static void join(void *user)
 {
     struct joining *joining = user;
     struct omq_consumer *consumer = joining->consumer;
-    struct loop *loop = consumer->client->loop;
-    enum err err = timer_open(loop, rebalance_turn, consumer, &consumer->rebalance_timer);
-    if (!err)
-        err = timer_open(loop, commit_turn, consumer, &consumer->commit_timer);
-    if (!err)
-        err = timer_open(loop, lock_turn, consumer, &consumer->lock_timer);
-    if (!err)
-        err = timer_open(loop, expiry_turn, consumer, &consumer->expiry_timer);
-    joining->err = err;
-    if (err) {
+    joining->err = timers_open(consumer);
+    if (joining->err) {
         timers_close(consumer);
         return;
     }
-    timer_start(consumer->commit_timer, COMMIT_EVERY_MS, COMMIT_EVERY_MS);
+    uint64_t every =
+        consumer->commit_every_ms > 0 ? (uint64_t)consumer->commit_every_ms : COMMIT_EVERY_MS;
+    timer_start(consumer->commit_timer, every, every);
     timer_start(consumer->expiry_timer, EXPIRY_EVERY_MS, EXPIRY_EVERY_MS);
-    if (consumer_locks(consumer))
-        timer_start(consumer->lock_timer, LOCK_EVERY_MS, LOCK_EVERY_MS);
     list_add_tail(&consumer->client->consumers, &consumer->link);
     hearts_beat(consumer->client);
     rebalance(consumer);
+}
+
+enum err consumer_begin(struct omq_consumer *consumer)
+{
+    struct omq_client *client = consumer->client;
+    defaults(&consumer->options);
+    room_init(&consumer->room, "consumer", ROOM_CORE);
+    list_init(&consumer->ready);
+    list_init(&consumer->subs);
+    list_init(&consumer->lanes);
+    list_init(&consumer->batches);
+    struct joining joining = {.consumer = consumer, .err = consumer_fill(consumer)};
+    if (!joining.err && consumer->options.handle)
+        joining.err =
+            hands_open(client, (unsigned)consumer->options.threads, false, &consumer->hands);
+    if (!joining.err)
+        client_on_loop(client, join, &joining);
+    if (joining.err) {
+        hands_close(consumer->hands);
+        consumer_free(consumer);
+    }
+    return joining.err;
 }
 
 int omq_consumer_open(struct omq_client *client, const struct omq_consumer_options *options,
@@ -235,29 +322,18 @@ int omq_consumer_open(struct omq_client *client, const struct omq_consumer_optio
     int code = options_check(options, why);
     if (code)
         return code;
-    if (client_on_own_thread(client))
-        return omq_fail(why, OMQ_MISUSE, "a consumer cannot be opened from a callback");
+    if (pthread_equal(pthread_self(), client->thread))
+        return omq_fail(why, OMQ_MISUSE, "a consumer cannot be opened from this callback");
     struct omq_consumer *consumer = calloc(1, sizeof *consumer);
     if (!consumer)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a consumer");
     consumer->client = client;
     consumer->options = *options;
-    defaults(&consumer->options);
-    room_init(&consumer->room, "consumer", ROOM_CORE);
-    list_init(&consumer->ready);
-    list_init(&consumer->subs);
-    list_init(&consumer->lanes);
-    struct joining joining = {.consumer = consumer, .err = consumer_fill(consumer)};
-    if (!joining.err && options->handle)
-        joining.err = hands_open(client, (unsigned)consumer->options.threads, &consumer->hands);
-    if (!joining.err)
-        client_on_loop(client, join, &joining);
-    if (joining.err) {
-        hands_close(consumer->hands);
-        consumer_free(consumer);
-        return omq_fail(why, omq_code_of(joining.err), "consumer %s cannot be opened: %s",
-                        options->group, err_text(joining.err));
-    }
+    consumer->commit_every_ms = COMMIT_EVERY_MS;
+    enum err err = consumer_begin(consumer);
+    if (err)
+        return omq_fail(why, omq_code_of(err), "consumer %s cannot be opened: %s", options->group,
+                        err_text(err));
     *out = consumer;
     return OMQ_OK;
 }
@@ -271,16 +347,39 @@ struct leave {
 
 static bool is_idle(const struct omq_consumer *consumer)
 {
-    bool wanting = false;
+    bool waits = false;
     list_each(k, &consumer->subs)
-        wanting = wanting || list_entry(k, struct sub, link)->wanting;
-    return consumer->running == 0 && consumer->rounds == 0 && !wanting;
+        waits = waits || list_entry(k, struct sub, link)->wanting;
+    list_each(k, &consumer->lanes)
+        waits = waits || list_entry(k, struct lane, link)->telling;
+    return consumer->running == 0 && consumer->rounds == 0 && !waits;
 }
 
+/* First everything that runs comes back, then the brokers are told how far it came. */
 void consumer_calm(struct omq_consumer *consumer)
 {
-    if (consumer->leaving && is_idle(consumer))
-        waiter_tell(take(&consumer->leaving));
+    if (!consumer->leaving || !is_idle(consumer))
+        return;
+    if (!consumer->settled) {
+        consumer->settled = true;
+        consumer->running++;
+        offsets_settle(consumer);
+        consumer->running--;
+        if (consumer->running > 0)
+            return;
+    }
+    waiter_tell(take(&consumer->leaving));
+}
+
+static void close_turn(void *user)
+{
+    struct omq_consumer *consumer = user;
+    work_abandon(consumer);
+    if (consumer->stuck > 0)
+        client_log(consumer->client, OMQ_ERROR,
+                   "%u handlers of %s did not return within %d ms; their messages come again",
+                   consumer->stuck, consumer->group, consumer->options.close_ms);
+    consumer_calm(consumer);
 }
 
 static void leave_begin(void *user)
@@ -288,8 +387,16 @@ static void leave_begin(void *user)
     struct leave *leave = user;
     struct omq_consumer *consumer = leave->consumer;
     consumer->closing = true;
-    timers_close(consumer);
-    batches_drop(consumer);
+    room_enter(&consumer->room);
+    consumer->shut = true;
+    room_tell(&consumer->room);
+    room_leave(&consumer->room);
+    timer_stop(consumer->rebalance_timer);
+    timer_stop(consumer->commit_timer);
+    timer_stop(consumer->lock_timer);
+    timer_stop(consumer->expiry_timer);
+    timer_start(consumer->close_timer, (uint64_t)consumer->options.close_ms, 0);
+    work_recall(consumer, NULL);
     consumer->leaving = &leave->waiter;
     consumer_calm(consumer);
 }
@@ -297,41 +404,138 @@ static void leave_begin(void *user)
 static void part(void *user)
 {
     struct omq_consumer *consumer = user;
+    timers_close(consumer);
     list_each(k, &consumer->lanes)
         lane_drop(list_entry(k, struct lane, link));
     list_remove(&consumer->link);
+    list_add_tail(&consumer->client->gone, &consumer->link);
     heart_leave(consumer->client, (struct bytes){0}, bytes_str(consumer->group));
 }
 
-void omq_consumer_close(struct omq_consumer *consumer)
+void consumer_end(struct omq_consumer *consumer)
 {
-    if (!consumer)
-        return;
     struct omq_client *client = consumer->client;
-    if (client_on_own_thread(client)) {
-        client_log(client, OMQ_ERROR, "a consumer cannot be closed from a callback");
-        return;
-    }
     struct leave leave = {.consumer = consumer};
     waiter_init(&leave.waiter);
     client_on_loop(client, leave_begin, &leave);
     waiter_wait(&leave.waiter);
-    hands_close(consumer->hands);
+    room_enter(&consumer->room); /* those that wait for messages have heard it */
+    while (consumer->inside > 0)
+        room_wait(&consumer->room, -1);
+    room_leave(&consumer->room);
+    hands_leave(take(&consumer->hands), consumer->stuck);
     client_on_loop(client, part, consumer);
-    consumer_free(consumer);
+}
+
+void omq_consumer_close(struct omq_consumer *consumer)
+{
+    if (!consumer || consumer->shut)
+        return;
+    struct omq_client *client = consumer->client;
+    if (hands_here(consumer->hands) || pthread_equal(pthread_self(), client->thread)) {
+        client_log(client, OMQ_ERROR, "consumer %s cannot be closed from its own callback",
+                   consumer->group);
+        return;
+    }
+    consumer_end(consumer);
+}
+
+/* ---- subscribing later ---- */
+
+struct change {
+    struct omq_consumer *consumer;
+    struct sub *sub;   /* NULL: none */
+    const char *topic; /* the one that goes, or is changed */
+    bool found;
+};
+
+static void sub_drop(struct sub *sub)
+{
+    list_remove(&sub->link);
+    if (sub->wanting)
+        sub->gone = true; /* whoever brings the route frees it */
+    else
+        sub_free(sub);
+}
+
+static void change_here(void *user)
+{
+    struct change *change = user;
+    struct omq_consumer *consumer = change->consumer;
+    struct sub *old = sub_find(consumer, change->topic);
+    change->found = old != NULL;
+    if (old)
+        sub_drop(old);
+    if (change->sub)
+        list_add_tail(&consumer->subs, &change->sub->link);
+    else
+        lanes_lose(consumer, change->topic);
+    hearts_beat(consumer->client);
+    rebalance(consumer);
+}
+
+int consumer_subscribe(struct omq_consumer *consumer, const struct omq_subscription *s,
+                       struct omq_error *why)
+{
+    int code = subscription_check(s, why);
+    if (code)
+        return code;
+    struct change change = {.consumer = consumer, .topic = s->topic};
+    if (sub_make(consumer, s->topic, s->expression, s->sql, &change.sub))
+        return omq_fail(why, OMQ_NO_MEMORY, "no memory for a subscription to %s", s->topic);
+    if (!consumer_entered(consumer)) {
+        sub_free(change.sub);
+        return omq_fail(why, OMQ_CLOSED, "consumer %s is closed", consumer->group);
+    }
+    client_on_loop(consumer->client, change_here, &change);
+    consumer_left(consumer);
+    return OMQ_OK;
+}
+
+int omq_consumer_subscribe(struct omq_consumer *consumer,
+                           const struct omq_subscription *subscription, struct omq_error *why)
+{
+    if (!consumer || !subscription)
+        return omq_fail(why, OMQ_INVALID, "no consumer, or no subscription");
+    return consumer_subscribe(consumer, subscription, why);
+}
+
+int omq_consumer_unsubscribe(struct omq_consumer *consumer, const char *topic,
+                             struct omq_error *why)
+{
+    if (!consumer || !topic || strcmp(topic, consumer->retry_topic) == 0)
+        return omq_fail(why, OMQ_INVALID, "no consumer, or no topic of its own");
+    if (!consumer_entered(consumer))
+        return omq_fail(why, OMQ_CLOSED, "consumer %s is closed", consumer->group);
+    struct change change = {.consumer = consumer, .topic = topic};
+    client_on_loop(consumer->client, change_here, &change);
+    consumer_left(consumer);
+    return change.found
+               ? OMQ_OK
+               : omq_fail(why, OMQ_NOT_FOUND, "%s is not subscribed to %s", consumer->group, topic);
 }
 
 /* ---- pausing ---- */
 
+static void halt(struct omq_consumer *consumer, bool halted)
+{
+    consumer->paused = halted;
+    room_enter(&consumer->room);
+    consumer->halted = halted;
+    room_tell(&consumer->room);
+    room_leave(&consumer->room);
+}
+
 static void pause_here(void *user)
 {
-    ((struct omq_consumer *)user)->paused = true;
+    halt(user, true);
+    work_recall(user, NULL);
 }
 
 static void resume_here(void *user)
 {
     struct omq_consumer *consumer = user;
-    consumer->paused = false;
+    halt(consumer, false);
     list_each(k, &consumer->lanes) {
         struct lane *lane = list_entry(k, struct lane, link);
         work_give(lane);
@@ -339,14 +543,20 @@ static void resume_here(void *user)
     }
 }
 
+static void change_pace(struct omq_consumer *consumer, void (*how)(void *user))
+{
+    if (!consumer || !consumer_entered(consumer))
+        return;
+    client_on_loop(consumer->client, how, consumer);
+    consumer_left(consumer);
+}
+
 void omq_consumer_pause(struct omq_consumer *consumer)
 {
-    if (consumer && !client_on_own_thread(consumer->client))
-        client_on_loop(consumer->client, pause_here, consumer);
+    change_pace(consumer, pause_here);
 }
 
 void omq_consumer_resume(struct omq_consumer *consumer)
 {
-    if (consumer && !client_on_own_thread(consumer->client))
-        client_on_loop(consumer->client, resume_here, consumer);
+    change_pace(consumer, resume_here);
 }

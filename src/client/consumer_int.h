@@ -13,8 +13,14 @@
  * message that is still held: whatever happens to this process, everything from there on comes
  * again.
  *
- * A lane that is taken away from us is dropped: nothing more is given away from it, the broker is
- * told its offset, and what hands still work on is finished and forgotten.
+ * A lane that is taken away from us is dropped: what nobody has begun is called back, the broker is
+ * told its offset, and what hands still work on is finished and forgotten; whoever has the queue
+ * now gets it again. In order a lane stays, giving nothing away, until its handler is back: only
+ * then is the offset told, and after the broker's answer the lock given up.
+ *
+ * A batch belongs to whoever works on it, from the moment it is taken until it is over. Closing
+ * waits for it; when the time for that is up, the batch is left to its worker, who frees it and
+ * touches nothing else (`state` decides which of the two it is).
  */
 #ifndef CLIENT_CONSUMER_INT_H
 #define CLIENT_CONSUMER_INT_H
@@ -26,30 +32,32 @@ struct lane;
 
 /* ---- messages: delivery.c ---- */
 
-/* The answer to a pull: records, shared by the messages made from them. */
+/* The answer to a pull: records, shared by the messages made from them. Any thread. */
 struct parcel {
     struct counted counted;
+    struct omq_queue queue; /* where they were read from; its texts are behind the records */
     size_t len;
     uint8_t bytes[];
 };
-struct parcel *parcel_make(struct bytes records);
+struct parcel *parcel_make(struct bytes records, const struct omq_queue *queue);
 
 struct held {
     struct link link; /* in lane.held, by offset */
     struct parcel *parcel;
     uint8_t *unpacked; /* its body, when that was compressed; else it is in the parcel */
     size_t size;
-    int64_t position;   /* in the broker's log */
-    int32_t reconsumed; /* how often it was given back before */
-    int32_t sys_flag;   /* how its body is compressed, if it is */
-    bool taken;         /* in a batch */
-    bool done;          /* by the time-out; whoever still works on it is too late */
-    uint64_t taken_ns;
+    int64_t position;             /* in the broker's log */
+    int32_t reconsumed;           /* how often it was given back before */
+    int32_t sys_flag;             /* how its body is compressed, if it is */
+    bool taken;                   /* in a batch */
+    bool done;                    /* not in the lane any more; whoever still works on it frees it */
+    bool damaged;                 /* its body is not the one that was stored */
+    _Atomic uint64_t begun_ns;    /* when somebody began to work on it; 0: nobody has */
     struct omq_delivery delivery; /* its texts are behind it */
 };
-/* ERR_MALFORMED, ERR_NO_MEMORY. `queue` names where it was read from and outlives it. */
+/* ERR_NO_MEMORY. */
 must_check enum err held_make(struct parcel *parcel, const struct record *record,
-                              const struct omq_queue *queue, struct held **out);
+                              struct held **out);
 /* Any thread. Expands the body if it is compressed; ERR_MALFORMED, ERR_TOO_BIG, ERR_NO_MEMORY. */
 must_check enum err held_expand(struct held *held);
 void held_free(struct held *held);
@@ -82,30 +90,48 @@ struct omq_consumer {
     struct link link; /* in client.consumers */
     struct omq_consumer_options options;
     char *group, *retry_topic, *rooms;
-    struct hands *hands; /* NULL: the application takes batches itself */
+    struct omq_queue *config_queues; /* copies; their texts are behind them */
+    struct hands *hands;             /* NULL: the application takes batches itself */
+    bool reads;                      /* it is a reader: reader.c */
+    int commit_every_ms;             /* -1: never by itself */
 
-    /* Room: ready batches, for omq_consumer_take. */
+    /* Room: what the application's threads share with the loop. */
     struct room room;
-    struct list ready; /* struct omq_batch, by link */
-    bool shut;
+    struct list ready; /* struct omq_batch, by link: for omq_consumer_take */
+    _Atomic bool shut; /* closed */
+    bool halted;       /* nothing is to be taken just now */
+    unsigned inside;   /* threads of the application that are in here */
 
     /* The loop's own. */
-    struct list subs, lanes;
-    struct timer *rebalance_timer, *commit_timer, *lock_timer, *expiry_timer;
+    struct list subs, lanes, batches;
+    struct timer *rebalance_timer, *commit_timer, *lock_timer, *expiry_timer, *close_timer;
     unsigned rounds;      /* of rebalancing, one for each topic, that are under way */
     bool rebalance_again; /* something has changed meanwhile, or a round failed */
     bool paused, closing;
-    size_t running; /* batches that are out, and messages on their way back */
+    bool assigned;    /* a reader's queues are given, not shared */
+    bool settled;     /* closing: the brokers were told how far it came */
+    size_t running;   /* batches that are out, and calls that are waited for */
+    unsigned stuck;   /* closing: handlers that did not come back in time */
+    uint64_t beat_ns; /* when a broker that does not know us was told last */
     struct waiter *leaving;
-
-    struct {
-        _Atomic uint64_t received, handled, sent_back;
-    } stats;
 };
 
 /* Loop. Something has ended: if the consumer is closing and nothing is left, whoever waits for that
  * is told. */
 void consumer_calm(struct omq_consumer *consumer);
+void consumers_free(struct omq_client *client); /* those that were closed */
+
+/* For readers, which are consumers of another face. */
+must_check enum err consumer_begin(struct omq_consumer *consumer);
+void consumer_end(struct omq_consumer *consumer);
+int subscription_check(const struct omq_subscription *s, struct omq_error *why);
+int consumer_subscribe(struct omq_consumer *consumer, const struct omq_subscription *s,
+                       struct omq_error *why);
+int consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
+                  struct omq_error *why);
+/* False: it is closed. Else the loop waits for consumer_left. */
+bool consumer_entered(struct omq_consumer *consumer);
+void consumer_left(struct omq_consumer *consumer);
 
 /* Whether queues must be locked at their brokers. */
 static inline bool consumer_locks(const struct omq_consumer *consumer)
@@ -133,13 +159,16 @@ struct lane {
     struct timer *timer; /* until the next pull */
     struct timer *again; /* until what failed is given away again */
     bool suspended;      /* … and nothing else in the meantime: the queue is consumed in order */
+    bool leaving;        /* in order: it is not ours any more, but something of it is out */
     struct list held;
     size_t n_held, bytes_held;
-    size_t out;          /* batches of it that are out */
+    size_t out;          /* batches of it that are out, and messages on their way back */
+    int64_t floor;       /* its offset does not rise beyond this: what a stuck handler has */
     int64_t next;        /* where the next pull begins */
     int64_t seen;        /* behind the last message that was held */
     int64_t told;        /* what the broker was told last; -1: nothing */
-    bool started;        /* `next` is known */
+    bool started;        /* `next` is known … */
+    bool begun;          /* … or was, before the lock was lost */
     int64_t pull_broker; /* which replica to pull from */
     uint64_t pulled_ns;
 
@@ -152,8 +181,18 @@ struct lane {
     bool wanted; /* while rebalancing */
 };
 
-must_check enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue);
-void lane_drop(struct lane *lane);
+/* It asks where to begin after `pause_ms`: whoever had it may have something to tell first. */
+must_check enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue,
+                              uint64_t pause_ms);
+struct lane *lane_find(struct omq_consumer *consumer, const struct omq_queue *queue);
+void lane_leave(struct lane *lane); /* drops it as soon as that may be */
+void lane_stay(struct lane *lane);  /* it is ours after all */
+void lane_idle(
+    struct lane *lane); /* something of it has come back: if it is leaving, perhaps now */
+void lane_drop(struct lane *lane); /* now */
+bool lane_locked(const struct lane *lane);
+void lane_move(struct lane *lane, int64_t offset); /* goes on there, and tells the broker */
+void held_add(struct lane *lane, struct held *held);
 void lane_go(struct lane *lane);              /* something has changed: pull, or give away */
 int64_t lane_offset(const struct lane *lane); /* what is done up to; -1: nothing is known */
 void lane_rest(struct lane *lane, uint64_t ms);
@@ -162,12 +201,20 @@ struct bytes lane_broker(struct lane *lane, bool master, struct topic_route **ro
 
 /* ---- batches: work.c ---- */
 
+enum batch_state {
+    BATCH_OUT,  /* on its way to somebody, or theirs */
+    BATCH_OVER, /* on its way back to the loop */
+    BATCH_LEFT, /* the consumer is gone: whoever has it frees it */
+};
+
 struct omq_batch {
     struct task task;
     struct post post;
     struct link link; /* in consumer.ready */
+    struct link all;  /* in consumer.batches */
     struct omq_consumer *consumer;
     struct lane *lane;
+    _Atomic int state; /* enum batch_state */
     int result;
     size_t done, n;
     size_t readable;    /* the first of them: the others' bodies cannot be expanded */
@@ -176,13 +223,17 @@ struct omq_batch {
 };
 void work_give(struct lane *lane); /* loop: what may be given away now */
 void work_expire(struct omq_consumer *consumer);
-void batches_drop(struct omq_consumer *consumer); /* those nobody has taken, when it closes */
+/* Loop: takes back what nobody has begun, of a lane or (NULL) of all. What was acknowledged before
+ * is not taken back: nobody else would get it. */
+void work_recall(struct omq_consumer *consumer, const struct lane *lane);
+void work_abandon(struct omq_consumer *consumer); /* loop: closing has waited long enough */
 
 /* ---- offsets.c, rebalance.c ---- */
 
-void offsets_start(struct lane *lane);            /* finds where to begin, then lane_go */
-void offsets_tell(struct omq_consumer *consumer); /* loop: all lanes, without waiting */
-void offset_tell(struct lane *lane);              /* one */
+void offsets_start(struct lane *lane);              /* finds where to begin, then lane_go */
+void offsets_tell(struct omq_consumer *consumer);   /* loop: all lanes, without waiting */
+void offset_tell(struct lane *lane);                /* one */
+void offsets_settle(struct omq_consumer *consumer); /* loop: all, with answers, as `running` */
 /* Tells the broker that everything before `offset` is done, and calls `done` with its answer.
  * False: nobody can be told. */
 must_check bool offset_tell_first(struct lane *lane, int64_t offset,
@@ -190,6 +241,7 @@ must_check bool offset_tell_first(struct lane *lane, int64_t offset,
 void rebalance(struct omq_consumer *consumer);                         /* loop */
 void locks_renew(struct omq_consumer *consumer);                       /* loop: of all lanes */
 void unlock(struct lane *lane);                                        /* loop */
+void lanes_lose(struct omq_consumer *consumer, const char *topic);     /* loop: unsubscribed */
 void consumers_changed(struct omq_client *client, struct bytes group); /* loop, code 40 */
 
 #endif

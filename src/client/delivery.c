@@ -12,15 +12,20 @@ static void parcel_release(struct counted *counted)
     free(list_entry(counted, struct parcel, counted));
 }
 
-struct parcel *parcel_make(struct bytes records)
+struct parcel *parcel_make(struct bytes records, const struct omq_queue *queue)
 {
-    struct parcel *parcel = malloc(sizeof *parcel + records.len);
+    size_t topic_size = strlen(queue->topic) + 1, broker_size = strlen(queue->broker) + 1;
+    struct parcel *parcel = malloc(sizeof *parcel + records.len + topic_size + broker_size);
     if (!parcel)
         return NULL;
     counted_init(&parcel->counted, parcel_release);
     parcel->len = records.len;
     if (records.len > 0)
         memcpy(parcel->bytes, records.at, records.len);
+    char *texts = (char *)parcel->bytes + records.len;
+    parcel->queue.topic = memcpy(texts, queue->topic, topic_size);
+    parcel->queue.broker = memcpy(texts + topic_size, queue->broker, broker_size);
+    parcel->queue.id = queue->id;
     return parcel;
 }
 
@@ -92,8 +97,7 @@ static void texts_fill(struct held *held, const struct record *r, struct omq_pro
     d->keys = or_empty(property(d, "KEYS"));
 }
 
-enum err held_make(struct parcel *parcel, const struct record *r, const struct omq_queue *queue,
-                   struct held **out)
+enum err held_make(struct parcel *parcel, const struct record *r, struct held **out)
 {
     size_t n = props_count(r->props);
     size_t texts = r->props.len + 2 * n + FIXED_TEXTS;
@@ -103,7 +107,7 @@ enum err held_make(struct parcel *parcel, const struct record *r, const struct o
     struct omq_property *properties = (struct omq_property *)(held + 1);
     texts_fill(held, r, properties, (char *)(properties + n));
     struct omq_delivery *d = &held->delivery;
-    d->queue = *queue;
+    d->queue = parcel->queue;
     const char *origin = property(d, "RETRY_TOPIC");
     if (origin)
         d->queue.topic = origin;
@@ -119,6 +123,7 @@ enum err held_make(struct parcel *parcel, const struct record *r, const struct o
     held->position = r->position;
     held->reconsumed = r->reconsume_times;
     held->sys_flag = r->sys_flag;
+    held->damaged = r->body.len > 0 && !record_body_intact(r);
     counted_hold(&parcel->counted);
     *out = held;
     return OK;
@@ -126,6 +131,8 @@ enum err held_make(struct parcel *parcel, const struct record *r, const struct o
 
 enum err held_expand(struct held *held)
 {
+    if (held->damaged)
+        return ERR_MALFORMED;
     if (!(held->sys_flag & SYS_COMPRESSED) || held->unpacked)
         return OK;
     struct buf body = buf_upto(EXPANDED_MAX);

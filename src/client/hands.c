@@ -11,17 +11,24 @@ struct hands {
     struct room room;
     struct list tasks;
     const struct omq_client *client;
-    bool closing, alone;
-    unsigned n, idle;
+    bool closing, whole;
+    bool left; /* closed, with threads that are still in a call: the last one frees it */
+    unsigned n, alive, idle;
     pthread_t threads[];
 };
 
-static _Thread_local const struct omq_client *hand_of; /* the client that this thread serves */
+static _Thread_local const struct hands *hand_of; /* those that this thread belongs to */
+
+static void hands_free(struct hands *hands)
+{
+    room_clear(&hands->room);
+    free(hands);
+}
 
 static void *hand_run(void *arg)
 {
     struct hands *hands = arg;
-    hand_of = hands->client;
+    hand_of = hands;
     room_enter(&hands->room);
     for (;;) {
         if (list_empty(&hands->tasks) && hands->closing)
@@ -32,9 +39,9 @@ static void *hand_run(void *arg)
             hands->idle--;
             continue;
         }
-        struct list mine; /* one alone takes all there is */
+        struct list mine; /* if it may, all there is */
         list_init(&mine);
-        if (hands->alone)
+        if (hands->whole)
             list_append_all(&mine, &hands->tasks);
         else
             list_add_tail(&mine, list_pop(&hands->tasks));
@@ -46,7 +53,11 @@ static void *hand_run(void *arg)
         }
         room_enter(&hands->room);
     }
+    bool last = --hands->alive == 0 && hands->left;
+    room_tell(&hands->room);
     room_leave(&hands->room);
+    if (last)
+        hands_free(hands);
     return NULL;
 }
 
@@ -60,7 +71,8 @@ enum err thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
     return failed ? ERR_NO_MEMORY : OK;
 }
 
-enum err hands_open(const struct omq_client *client, unsigned threads, struct hands **out)
+enum err hands_open(const struct omq_client *client, unsigned threads, bool whole,
+                    struct hands **out)
 {
     struct hands *hands = calloc(1, sizeof *hands + threads * sizeof hands->threads[0]);
     if (!hands)
@@ -68,12 +80,16 @@ enum err hands_open(const struct omq_client *client, unsigned threads, struct ha
     room_init(&hands->room, "hands", ROOM_LEAF);
     list_init(&hands->tasks);
     hands->client = client;
-    hands->alone = threads == 1;
-    for (; hands->n < threads; hands->n++) {
-        if (thread_start(&hands->threads[hands->n], hand_run, hands)) {
-            hands_close(hands);
-            return ERR_NO_MEMORY;
-        }
+    hands->whole = whole;
+    hands->alive = threads;
+    while (hands->n < threads && thread_start(&hands->threads[hands->n], hand_run, hands) == OK)
+        hands->n++;
+    if (hands->n < threads) {
+        room_enter(&hands->room);
+        hands->alive -= threads - hands->n;
+        room_leave(&hands->room);
+        hands_close(hands);
+        return ERR_NO_MEMORY;
     }
     *out = hands;
     return OK;
@@ -99,7 +115,25 @@ void hands_give_all(struct hands *hands, struct list *tasks)
 
 bool hands_of(const struct omq_client *client)
 {
-    return hand_of == client;
+    return hand_of && hand_of->client == client;
+}
+
+bool hands_here(const struct hands *hands)
+{
+    return hands && hand_of == hands;
+}
+
+void hands_recall(struct hands *hands, bool (*wanted)(struct task *task, void *user), void *user,
+                  struct list *out)
+{
+    room_enter(&hands->room);
+    list_each(k, &hands->tasks) {
+        if (!wanted(list_entry(k, struct task, link), user))
+            continue;
+        list_remove(k);
+        list_add_tail(out, k);
+    }
+    room_leave(&hands->room);
 }
 
 struct flush {
@@ -122,14 +156,29 @@ void hands_flush(struct hands *hands)
 
 void hands_close(struct hands *hands)
 {
+    hands_leave(hands, 0);
+}
+
+void hands_leave(struct hands *hands, unsigned stuck)
+{
     if (!hands)
         return;
     room_enter(&hands->room);
     hands->closing = true;
     room_tell(&hands->room);
+    while (hands->alive > stuck)
+        room_wait(&hands->room, -1);
+    bool all = hands->alive == 0;
+    unsigned n = hands->n;
+    pthread_t *threads = all ? hands->threads : NULL;
+    if (!all) { /* once it is left, a thread that ends may free it */
+        for (unsigned i = 0; i < n; i++)
+            (void)pthread_detach(hands->threads[i]);
+        hands->left = true;
+    }
     room_leave(&hands->room);
-    for (unsigned i = 0; i < hands->n; i++)
-        (void)pthread_join(hands->threads[i], NULL);
-    room_clear(&hands->room);
-    free(hands);
+    for (unsigned i = 0; threads && i < n; i++)
+        (void)pthread_join(threads[i], NULL);
+    if (threads)
+        hands_free(hands);
 }

@@ -11,6 +11,8 @@
 #define REST_TROUBLE_MS 3000
 #define REST_UNKNOWN_MS 1000
 #define LOCK_TRUST_NS   (UINT64_C(30) * 1000000000)
+#define WAITED_NS       (UINT64_C(1) * 1000000000)
+#define BEAT_PAUSE_NS   (UINT64_C(500) * 1000000)
 
 static void pull(struct lane *lane);
 
@@ -30,7 +32,7 @@ static void lane_again(void *user)
     work_give(lane);
 }
 
-enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue)
+enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue, uint64_t pause_ms)
 {
     size_t topic_size = strlen(queue->topic) + 1, broker_size = strlen(queue->broker) + 1;
     struct lane *lane = calloc(1, sizeof *lane + topic_size + broker_size);
@@ -43,7 +45,7 @@ enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue)
     lane->retry = strcmp(queue->topic, consumer->retry_topic) == 0;
     lane->consumer = consumer;
     lane->told = -1;
-    lane->pulled_ns = clock_ns(consumer->client->clock);
+    lane->floor = INT64_MAX;
     list_init(&lane->held);
     enum err err = timer_open(consumer->client->loop, lane_rested, lane, &lane->timer);
     if (!err)
@@ -57,21 +59,34 @@ enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue)
     list_add_tail(&consumer->lanes, &lane->link);
     lane->wanted = true;
     lane->state = LANE_RESTING;
-    if (!consumer_locks(consumer))
-        lane_go(lane); /* else when it is locked */
+    if (!consumer_locks(consumer)) /* else when it is locked */
+        timer_start(lane->timer, pause_ms, 0);
     return OK;
+}
+
+struct lane *lane_find(struct omq_consumer *consumer, const struct omq_queue *queue)
+{
+    list_each(k, &consumer->lanes) {
+        struct lane *lane = list_entry(k, struct lane, link);
+        if (lane->queue.id == queue->id && strcmp(lane->queue.topic, queue->topic) == 0 &&
+            strcmp(lane->queue.broker, queue->broker) == 0)
+            return lane;
+    }
+    return NULL;
 }
 
 /* What nobody works on is let go; what somebody does is theirs to free. */
 static void held_clear(struct lane *lane)
 {
+    _Atomic uint64_t *waiting = &lane->consumer->client->stats.waiting;
     list_each(k, &lane->held) {
         struct held *held = list_entry(k, struct held, link);
         list_remove(&held->link);
+        held->done = true;
         if (held->taken)
-            held->done = true;
-        else
-            held_free(held);
+            continue;
+        atomic_fetch_sub_explicit(waiting, 1, memory_order_relaxed);
+        held_free(held);
     }
     lane->n_held = lane->bytes_held = 0;
 }
@@ -88,6 +103,7 @@ void lane_let_go(struct lane *lane)
 void lane_drop(struct lane *lane)
 {
     struct omq_client *client = lane->consumer->client;
+    work_recall(lane->consumer, lane);
     if (lane->started)
         offset_tell(lane);
     if (lane->locked)
@@ -108,12 +124,66 @@ void lane_drop(struct lane *lane)
     lane_let_go(lane);
 }
 
+/* ---- leaving in order: the handler comes back, the broker hears how far it came, the lock goes */
+
+static void told_last(struct call *call, const struct answer *answer)
+{
+    struct lane *lane = list_entry(call, struct lane, before);
+    lane->telling = false;
+    if (!answer->err && answer->head->code == RES_SUCCESS)
+        lane->told = lane->before_offset;
+    struct omq_consumer *consumer = lane->consumer;
+    if (lane->state == LANE_DROPPED) {
+        lane_let_go(lane);
+        return;
+    }
+    if (lane->leaving)
+        lane_drop(lane);
+    consumer_calm(consumer);
+}
+
+void lane_idle(struct lane *lane)
+{
+    if (lane->state == LANE_DROPPED) {
+        lane_let_go(lane);
+        return;
+    }
+    if (!lane->leaving || lane->out > 0 || lane->telling)
+        return;
+    int64_t offset = lane_offset(lane);
+    if (offset < 0 || offset == lane->told || !offset_tell_first(lane, offset, told_last))
+        lane_drop(lane);
+    else
+        lane->telling = true;
+}
+
+void lane_leave(struct lane *lane)
+{
+    work_recall(lane->consumer, lane);
+    if (!consumer_locks(lane->consumer)) {
+        lane_drop(lane);
+        return;
+    }
+    lane->leaving = true;
+    lane_idle(lane);
+}
+
+void lane_stay(struct lane *lane)
+{
+    if (!lane->leaving)
+        return;
+    lane->leaving = false;
+    lane_go(lane);
+    work_give(lane);
+}
+
 int64_t lane_offset(const struct lane *lane)
 {
-    if (!lane->started)
+    if (!lane->begun)
         return -1;
     const struct link *first = list_first(&lane->held);
-    return first ? list_entry(first, struct held, link)->delivery.offset : lane->seen;
+    int64_t offset = first ? list_entry(first, struct held, link)->delivery.offset : lane->seen;
+    return offset < lane->floor ? offset : lane->floor;
 }
 
 void lane_rest(struct lane *lane, uint64_t ms)
@@ -123,16 +193,18 @@ void lane_rest(struct lane *lane, uint64_t ms)
 }
 
 /* Goes on elsewhere: an operator wants it, or what was to be read is no more. */
-static void lane_move(struct lane *lane, int64_t offset)
+void lane_move(struct lane *lane, int64_t offset)
 {
+    work_recall(lane->consumer, lane);
     held_clear(lane);
     lane->next = lane->seen = offset;
+    lane->started = lane->begun = true;
     offset_tell(lane);
 }
 
 /* ---- may it pull? ---- */
 
-static bool lock_stands(const struct lane *lane)
+bool lane_locked(const struct lane *lane)
 {
     return lane->locked &&
            clock_ns(lane->consumer->client->clock) - lane->locked_ns < LOCK_TRUST_NS;
@@ -150,9 +222,9 @@ static bool is_full(const struct lane *lane)
 void lane_go(struct lane *lane)
 {
     const struct omq_consumer *consumer = lane->consumer;
-    if (lane->state == LANE_DROPPED || lane->calling || consumer->closing)
+    if (lane->state == LANE_DROPPED || lane->calling || lane->leaving || consumer->closing)
         return;
-    if (consumer_locks(consumer) && !lock_stands(lane)) {
+    if (consumer_locks(consumer) && !lane_locked(lane)) {
         lane_rest(lane, REST_TROUBLE_MS); /* locks_renew calls us earlier */
         return;
     }
@@ -171,6 +243,15 @@ void lane_go(struct lane *lane)
 
 /* ---- whom to ask ---- */
 
+/* The one that was suggested, or any. */
+static struct bytes replica(const struct topic_broker *broker, int64_t id)
+{
+    for (size_t i = 0; i < broker->n_others; i++)
+        if (broker->other_ids[i] == id)
+            return broker->others[i];
+    return broker->master.len ? broker->master : broker->others[0];
+}
+
 /* The address of the lane's broker; `*route` is a count that it is a slice of. Empty: not known. */
 struct bytes lane_broker(struct lane *lane, bool master, struct topic_route **route)
 {
@@ -181,7 +262,7 @@ struct bytes lane_broker(struct lane *lane, bool master, struct topic_route **ro
         if (!bytes_equal(broker->name, bytes_str(lane->queue.broker)))
             continue;
         if (!master && broker->n_others > 0 && (lane->pull_broker != 0 || !broker->master.len))
-            return broker->others[0];
+            return replica(broker, lane->pull_broker);
         return broker->master;
     }
     return (struct bytes){0};
@@ -194,16 +275,23 @@ static void put_pull(const struct call *call, struct frame_out *f)
     const struct lane *lane = list_entry(call, struct lane, call);
     struct omq_consumer *consumer = lane->consumer;
     const struct sub *sub = sub_find(consumer, lane->queue.topic);
-    int64_t done = consumer->options.spread == OMQ_CLUSTER ? lane_offset(lane) : -1;
+    bool commits = consumer->options.spread == OMQ_CLUSTER && consumer->commit_every_ms > 0 &&
+                   lane->pull_broker == 0; /* only masters keep offsets */
+    int64_t done = commits ? lane_offset(lane) : -1;
+    bool subscribes = consumer->assigned; /* it is in no heartbeat */
     frame_put(f, BYTES("consumerGroup"), bytes_str(consumer->group));
     frame_put(f, BYTES("topic"), bytes_str(lane->queue.topic));
     frame_put_int(f, BYTES("queueId"), lane->queue.id);
     frame_put_int(f, BYTES("queueOffset"), lane->next);
     frame_put_int(f, BYTES("maxMsgNums"), consumer->options.pull_batch);
-    frame_put_int(f, BYTES("sysFlag"), PULL_SUSPEND | (done > 0 ? PULL_COMMIT : 0));
+    frame_put_int(f, BYTES("sysFlag"),
+                  PULL_SUSPEND | (done > 0 ? PULL_COMMIT : 0) |
+                      (subscribes ? PULL_SUBSCRIPTION : 0));
     frame_put_int(f, BYTES("commitOffset"), done > 0 ? done : 0);
     frame_put_int(f, BYTES("suspendTimeoutMillis"), PULL_SUSPEND_MS);
     frame_put_int(f, BYTES("subVersion"), sub ? sub->version : 0);
+    if (subscribes)
+        frame_put(f, BYTES("subscription"), BYTES("*"));
     frame_put(f, BYTES("expressionType"), sub && sub->sql ? BYTES("SQL92") : BYTES("TAG"));
     frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
 }
@@ -237,44 +325,45 @@ static void pull(struct lane *lane)
 
 /* ---- what came ---- */
 
-static void held_add(struct lane *lane, struct held *held)
+void held_add(struct lane *lane, struct held *held)
 {
+    struct omq_client *client = lane->consumer->client;
     list_add_tail(&lane->held, &held->link);
     lane->n_held++;
     lane->bytes_held += held->size;
+    atomic_fetch_add_explicit(&client->stats.received, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&client->stats.waiting, 1, memory_order_relaxed);
 }
 
-/* False: it cannot be read. Those before it are kept, and it is asked for again: to pass over it
- * would be to lose it. */
-static bool record_take(struct lane *lane, struct parcel *parcel, const struct record *record)
+/* False: it cannot be read, or stands where the answer says that nothing does. Those before it are
+ * kept, and it is asked for again: to pass over it would be to lose it. */
+static bool record_take(struct lane *lane, struct parcel *parcel, const struct record *record,
+                        int64_t end)
 {
     if (record->queue_offset < lane->seen)
         return true; /* known: the answer overlaps */
     struct held *held;
-    enum err err = held_make(parcel, record, &lane->queue, &held);
-    if (err)
+    if (record->queue_offset >= end || held_make(parcel, record, &held))
         return false;
     lane->seen = record->queue_offset + 1;
     const struct sub *sub = sub_find(lane->consumer, lane->queue.topic);
-    if (sub && !lane->retry && !sub_wants(sub, held->delivery.tag)) {
+    if (sub && !lane->retry && !sub_wants(sub, held->delivery.tag))
         held_free(held); /* another tag with the same hash */
-        return true;
-    }
-    held_add(lane, held);
-    atomic_fetch_add_explicit(&lane->consumer->stats.received, 1, memory_order_relaxed);
+    else
+        held_add(lane, held);
     return true;
 }
 
-static bool records_take(struct lane *lane, struct bytes body)
+static bool records_take(struct lane *lane, struct bytes body, int64_t end)
 {
-    struct parcel *parcel = parcel_make(body);
+    struct parcel *parcel = parcel_make(body, &lane->queue);
     if (!parcel)
         return false;
     struct bytes rest = {parcel->bytes, parcel->len};
     bool good = true;
     while (good && rest.len > 0) {
         struct record record;
-        good = record_decode(rest, &record) == OK && record_take(lane, parcel, &record);
+        good = record_decode(rest, &record) == OK && record_take(lane, parcel, &record, end);
         if (good)
             rest = bytes_from(rest, record.size);
     }
@@ -284,20 +373,45 @@ static bool records_take(struct lane *lane, struct bytes body)
 
 static void found(struct lane *lane, const struct answer *answer, int64_t next)
 {
-    if (!records_take(lane, answer->body)) {
+    int64_t before = lane->next;
+    bool good = records_take(lane, answer->body, next);
+    if (!good)
         client_log(lane->consumer->client, OMQ_ERROR,
                    "a message of %s:%d of topic %s behind offset %lld cannot be read; asking again",
                    lane->queue.broker, lane->queue.id, lane->queue.topic, (long long)lane->seen);
-        lane->next = lane->seen;
-        lane_rest(lane, REST_TROUBLE_MS);
-        work_give(lane);
-        return;
-    }
-    lane->next = next;
-    if (next > lane->seen)
+    else if (next > lane->seen)
         lane->seen = next; /* what lies between was not for us */
+    lane->next = lane->seen;
+    if (!good || lane->next <= before)
+        lane_rest(lane, REST_TROUBLE_MS); /* also: an answer without news */
+    else
+        lane_go(lane);
     work_give(lane);
-    lane_go(lane);
+}
+
+/* Nothing for us up to there. A broker that says so at once, again and again, is given a pause. */
+static void not_found(struct lane *lane, int64_t next)
+{
+    bool news = next > lane->next;
+    bool waited = clock_ns(lane->consumer->client->clock) - lane->pulled_ns > WAITED_NS;
+    if (news) {
+        lane->next = next;
+        lane->seen = next > lane->seen ? next : lane->seen;
+    }
+    if (news || waited)
+        lane_go(lane);
+    else
+        lane_rest(lane, REST_FULL_MS);
+}
+
+/* The broker has forgotten us, or does not know us yet. All lanes find that out at once. */
+static void know_us(struct omq_consumer *consumer)
+{
+    uint64_t now = clock_ns(consumer->client->clock);
+    if (consumer->beat_ns && now - consumer->beat_ns < BEAT_PAUSE_NS)
+        return;
+    consumer->beat_ns = now;
+    hearts_beat(consumer->client);
 }
 
 static void pull_refused(struct lane *lane, const struct answer *answer)
@@ -305,7 +419,7 @@ static void pull_refused(struct lane *lane, const struct answer *answer)
     struct omq_client *client = lane->consumer->client;
     int32_t code = answer->head->code;
     if (code == RES_SUBSCRIPTION_NOT_EXIST || code == RES_SUBSCRIPTION_NOT_LATEST) {
-        hearts_beat(client); /* the broker has forgotten us, or does not know us yet */
+        know_us(lane->consumer);
         lane_rest(lane, REST_UNKNOWN_MS);
         return;
     }
@@ -338,9 +452,7 @@ static void pulled(struct call *call, const struct answer *answer)
         break;
     case RES_PULL_NOT_FOUND:
     case RES_PULL_RETRY_IMMEDIATELY:
-        lane->next = next;
-        lane->seen = next > lane->seen ? next : lane->seen;
-        lane_go(lane);
+        not_found(lane, next);
         break;
     case RES_PULL_OFFSET_MOVED:
         client_log(lane->consumer->client, OMQ_WARN,

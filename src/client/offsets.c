@@ -26,11 +26,17 @@ static void put_question(const struct call *call, struct frame_out *f)
     frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
 }
 
+/* A lane that has begun before goes on where it was, unless somebody else has come further since:
+ * offsets are told with a delay, so the broker's is often behind. */
 static void begin_at(struct lane *lane, int64_t offset)
 {
-    lane->next = lane->seen = offset;
-    lane->started = true;
+    if (!lane->begun)
+        lane->next = lane->seen = offset;
+    else if (offset > lane_offset(lane))
+        lane_move(lane, offset);
+    lane->started = lane->begun = true;
     lane_go(lane);
+    work_give(lane);
 }
 
 /* True: the answer has an offset. False: the lane was seen to. */
@@ -75,7 +81,7 @@ static void stored_known(struct call *call, const struct answer *answer)
     if (offset >= 0) {
         lane->told = offset;
         begin_at(lane, offset);
-    } else if (lane->retry || start == OMQ_FROM_FIRST) {
+    } else if (lane->retry || lane->begun || start == OMQ_FROM_FIRST) {
         begin_at(lane, 0); /* what the group was given back is never old news */
     } else {
         ask(lane, start == OMQ_FROM_TIME ? REQ_SEARCH_OFFSET_BY_TIMESTAMP : REQ_GET_MAX_OFFSET,
@@ -167,7 +173,7 @@ void offset_tell(struct lane *lane)
 {
     int64_t offset = lane_offset(lane);
     if (offset < 0 || offset == lane->told || lane->consumer->options.spread != OMQ_CLUSTER)
-        return;
+        return; /* a broadcast's offsets are its own: broadcast.c */
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);
     struct telling telling = {
@@ -185,4 +191,69 @@ void offsets_tell(struct omq_consumer *consumer)
 {
     list_each(k, &consumer->lanes)
         offset_tell(list_entry(k, struct lane, link));
+}
+
+/* ---- at the end ---- */
+
+struct settling {
+    struct call call;
+    struct lane *lane;
+    struct omq_consumer *consumer;
+    int64_t offset;
+};
+
+static void put_settling(const struct call *call, struct frame_out *f)
+{
+    const struct settling *s = list_entry(call, struct settling, call);
+    offset_put(f, s->lane, s->offset);
+}
+
+static void settled(struct call *call, const struct answer *answer)
+{
+    struct settling *s = list_entry(call, struct settling, call);
+    struct omq_consumer *consumer = s->consumer;
+    if (!answer->err && answer->head->code == RES_SUCCESS)
+        s->lane->told = s->offset;
+    else
+        client_log(consumer->client, OMQ_WARN,
+                   "the offset of %s:%d of topic %s may not be stored: messages may come again",
+                   s->lane->queue.broker, s->lane->queue.id, s->lane->queue.topic);
+    free(s);
+    consumer->running--;
+    consumer_calm(consumer);
+}
+
+static void lane_settle(struct lane *lane)
+{
+    struct omq_consumer *consumer = lane->consumer;
+    struct omq_client *client = consumer->client;
+    int64_t offset = lane_offset(lane);
+    if (offset < 0 || offset == lane->told)
+        return;
+    struct topic_route *route;
+    struct bytes address = lane_broker(lane, true, &route);
+    struct settling *s = address.len ? calloc(1, sizeof *s) : NULL;
+    if (s) {
+        *s = (struct settling){
+            .call = {.code = REQ_UPDATE_CONSUMER_OFFSET,
+                     .put = put_settling,
+                     .room = offset_room(lane),
+                     .done = settled},
+            .lane = lane,
+            .consumer = consumer,
+            .offset = offset,
+        };
+        consumer->running++;
+        call_start(client, address, &s->call, (uint64_t)client->options.timeout_ms);
+    }
+    if (route)
+        counted_drop(&route->counted);
+}
+
+void offsets_settle(struct omq_consumer *consumer)
+{
+    if (consumer->options.spread != OMQ_CLUSTER)
+        return;
+    list_each(k, &consumer->lanes)
+        lane_settle(list_entry(k, struct lane, link));
 }

@@ -113,7 +113,7 @@ static enum err producer_fill(struct omq_producer *producer,
     if (!err && options->trace)
         err = tracer_open(producer);
     if (!err && options->check)
-        err = hands_open(producer->client, 1, &producer->checker);
+        err = hands_open(producer->client, 1, true, &producer->checker);
     return err;
 }
 

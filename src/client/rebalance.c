@@ -10,6 +10,9 @@
 
 #define EVERY_MS     20000
 #define SOON_MS      1000 /* when the last round was not complete */
+#define JOIN_MS      200  /* for the member that had the queue to tell how far it came */
+#define LOCK_MS      20000
+#define LOCK_SOON_MS 500 /* while a queue is still somebody else's */
 #define LOCK_ARENA   (1u << 20)
 #define MEMBER_ARENA (4u << 20)
 
@@ -26,19 +29,8 @@ static void rounds_over(struct omq_consumer *consumer);
 
 /* ---- applying a share ---- */
 
-static struct lane *lane_find(struct omq_consumer *consumer, const struct omq_queue *queue)
-{
-    list_each(k, &consumer->lanes) {
-        struct lane *lane = list_entry(k, struct lane, link);
-        if (lane->queue.id == queue->id && strcmp(lane->queue.topic, queue->topic) == 0 &&
-            strcmp(lane->queue.broker, queue->broker) == 0)
-            return lane;
-    }
-    return NULL;
-}
-
 static void apply(struct omq_consumer *consumer, const char *topic, const struct omq_queue *queues,
-                  const size_t *mine, size_t n)
+                  const size_t *mine, size_t n, bool alone)
 {
     bool added = false;
     list_each(k, &consumer->lanes) {
@@ -47,17 +39,19 @@ static void apply(struct omq_consumer *consumer, const char *topic, const struct
     }
     for (size_t i = 0; i < n; i++) {
         struct lane *lane = lane_find(consumer, &queues[mine[i]]);
-        if (lane)
+        if (lane) {
             lane->wanted = true;
-        else if (lane_open(consumer, &queues[mine[i]]))
+            lane_stay(lane);
+        } else if (lane_open(consumer, &queues[mine[i]], alone ? 0 : JOIN_MS)) {
             consumer->rebalance_again = true;
-        else
+        } else {
             added = true;
+        }
     }
     list_each(k, &consumer->lanes) {
         struct lane *lane = list_entry(k, struct lane, link);
         if (!lane->wanted)
-            lane_drop(lane);
+            lane_leave(lane);
     }
     if (added && consumer_locks(consumer))
         locks_renew(consumer);
@@ -90,7 +84,8 @@ static enum err share(struct round *round, const char **members, size_t n_member
     }
     memcpy(queues, route->read_names, route->n_read * sizeof *queues);
     qsort(queues, route->n_read, sizeof *queues, by_queue);
-    qsort(members, n_members, sizeof *members, by_name);
+    if (n_members > 0)
+        qsort(members, n_members, sizeof *members, by_name);
     const struct share_rule rule = {
         .kind = (enum omq_share)o->share,
         .config = o->config_queues,
@@ -116,10 +111,18 @@ static enum err share(struct round *round, const char **members, size_t n_member
         err = share_mine(&rule, &table, mine, &n_mine);
     }
     if (!err)
-        apply(round->consumer, round->topic, queues, mine, n_mine);
+        apply(round->consumer, round->topic, queues, mine, n_mine, n_members < 2);
     free(queues);
     free(mine);
     return err;
+}
+
+static bool is_member(const char *const *members, size_t n, const char *id)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(members[i], id) == 0)
+            return true;
+    return false;
 }
 
 static enum err share_among(struct round *round, struct bytes body)
@@ -141,6 +144,11 @@ static enum err share_among(struct round *round, struct bytes body)
     }
     if (!err)
         err = share(round, members, n);
+    if (!err && !is_member(members, n, round->consumer->client->id)) {
+        hearts_beat(
+            round->consumer->client); /* that broker has not heard of us, or has forgotten */
+        round->consumer->rebalance_again = true;
+    }
     arena_clear(&arena);
     return err;
 }
@@ -236,7 +244,7 @@ void rebalance(struct omq_consumer *consumer)
 {
     struct omq_client *client = consumer->client;
     loop_here(client->loop);
-    if (consumer->closing)
+    if (consumer->closing || consumer->assigned)
         return;
     if (consumer->rounds > 0) {
         consumer->rebalance_again = true;
@@ -277,8 +285,10 @@ void consumers_changed(struct omq_client *client, struct bytes group)
 {
     list_each(k, &client->consumers) {
         struct omq_consumer *consumer = list_entry(k, struct omq_consumer, link);
-        if (bytes_equal(bytes_str(consumer->group), group))
-            rebalance(consumer);
+        if (!bytes_equal(bytes_str(consumer->group), group))
+            continue;
+        offsets_tell(consumer); /* whoever gets a queue of ours now begins there */
+        rebalance(consumer);
     }
 }
 
@@ -291,6 +301,16 @@ struct locking {
     size_t body_len;
     uint8_t body[];
 };
+
+/* It was not ours for a while, and another may have come further. */
+static void lane_ask_again(struct lane *lane)
+{
+    if (lane->calling && !lane->call.ending) {
+        call_cancel(lane->consumer->client, &lane->call);
+        lane->calling = false;
+    }
+    lane->started = false;
+}
 
 static void locked(struct omq_consumer *consumer, const char *broker, struct bytes body)
 {
@@ -305,17 +325,19 @@ static void locked(struct omq_consumer *consumer, const char *broker, struct byt
         struct lane *lane = list_entry(k, struct lane, link);
         if (strcmp(lane->queue.broker, broker) != 0)
             continue;
-        bool before = lane->locked;
+        bool before = lane_locked(lane);
         lane->locked = false;
         for (size_t i = 0; i < n && !lane->locked; i++)
             lane->locked = queues[i].queue_id == lane->queue.id &&
                            bytes_equal(queues[i].topic, bytes_str(lane->queue.topic)) &&
                            bytes_equal(queues[i].broker, bytes_str(broker));
-        if (!lane->locked)
+        if (!lane->locked) {
+            timer_start(consumer->lock_timer, LOCK_SOON_MS, 0);
             continue;
+        }
         lane->locked_ns = now;
-        if (!before) /* another may have come further before it was ours */
-            lane->started = lane->n_held > 0;
+        if (!before)
+            lane_ask_again(lane);
         lane_go(lane);
         work_give(lane);
     }
@@ -328,6 +350,8 @@ static void locks_answered(struct call *call, const struct answer *answer)
     struct omq_consumer *consumer = locking->consumer;
     if (!answer->err && answer->head->code == RES_SUCCESS && !consumer->closing)
         locked(consumer, locking->broker, answer->body);
+    else if (!consumer->closing)
+        timer_start(consumer->lock_timer, LOCK_SOON_MS, 0);
     free(locking);
     consumer->running--;
     consumer_calm(consumer);
@@ -388,8 +412,9 @@ static void lock_ask(struct omq_consumer *consumer, struct lane *of_broker)
 
 void locks_renew(struct omq_consumer *consumer)
 {
-    if (consumer->options.spread != OMQ_CLUSTER || consumer->closing)
+    if (!consumer_locks(consumer) || consumer->closing)
         return;
+    timer_start(consumer->lock_timer, LOCK_MS, 0);
     list_each(k, &consumer->lanes) {
         struct lane *lane = list_entry(k, struct lane, link);
         bool first = true; /* of its broker */
@@ -414,4 +439,13 @@ void unlock(struct lane *lane)
     buf_clear(&body);
     if (route)
         counted_drop(&route->counted);
+}
+
+void lanes_lose(struct omq_consumer *consumer, const char *topic)
+{
+    list_each(k, &consumer->lanes) {
+        struct lane *lane = list_entry(k, struct lane, link);
+        if (strcmp(lane->queue.topic, topic) == 0)
+            lane_leave(lane);
+    }
 }

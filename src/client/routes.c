@@ -35,13 +35,16 @@ static enum err brokers_make(struct topic_route *out, const struct route *route)
         struct topic_broker *to = &out->brokers[out->n_brokers++];
         to->name = from->name;
         to->others = arena_alloc(&out->arena, (from->n_addrs + 1) * sizeof *to->others);
-        if (!to->others)
+        to->other_ids = arena_alloc(&out->arena, (from->n_addrs + 1) * sizeof *to->other_ids);
+        if (!to->others || !to->other_ids)
             return ERR_TOO_BIG;
         for (size_t k = 0; k < from->n_addrs; k++) {
-            if (from->addrs[k].id == 0)
+            if (from->addrs[k].id == 0) {
                 to->master = from->addrs[k].addr;
-            else
-                to->others[to->n_others++] = from->addrs[k].addr;
+                continue;
+            }
+            to->other_ids[to->n_others] = (int64_t)from->addrs[k].id;
+            to->others[to->n_others++] = from->addrs[k].addr;
         }
     }
     qsort(out->brokers, out->n_brokers, sizeof *out->brokers, by_name);

@@ -11,6 +11,17 @@ static void lane_give(struct lane *lane);
 static void batch_run(struct task *task);
 static void batch_back(struct post *post);
 
+static void count(_Atomic uint64_t *counter, uint64_t more)
+{
+    atomic_fetch_add_explicit(counter, more, memory_order_relaxed);
+}
+
+static void running_less(struct omq_consumer *consumer)
+{
+    consumer->running--;
+    consumer_calm(consumer);
+}
+
 /* ---- giving away ---- */
 
 static struct omq_batch *batch_make(struct lane *lane, size_t n)
@@ -32,6 +43,7 @@ static void batch_give(struct omq_batch *batch)
     struct omq_consumer *consumer = batch->consumer;
     batch->lane->out++;
     consumer->running++;
+    list_add_tail(&consumer->batches, &batch->all);
     if (consumer->hands) {
         hands_give(consumer->hands, &batch->task);
         return;
@@ -52,28 +64,27 @@ static void told_before(struct call *call, const struct answer *answer)
         lane_let_go(lane);
         return;
     }
-    if (answer->err || answer->head->code != RES_SUCCESS)
-        return; /* the next tick tries again */
-    lane->told = lane->before_offset;
-    lane_give(lane);
+    if (!answer->err && answer->head->code == RES_SUCCESS) { /* else the next tick tries again */
+        lane->told = lane->before_offset;
+        lane_give(lane);
+    }
+    consumer_calm(lane->consumer);
 }
 
 /* True: all that is there may be given away now. */
-static bool may_give(struct lane *lane)
+static bool was_told(struct lane *lane)
 {
     if (lane->consumer->options.acknowledge != OMQ_BEFORE || list_empty(&lane->held))
         return true;
     int64_t end = list_entry(lane->held.head.prev, struct held, link)->delivery.offset + 1;
     if (lane->told >= end)
         return true;
-    if (!lane->telling && offset_tell_first(lane, end, told_before)) {
+    if (!lane->telling && !lane->consumer->closing && offset_tell_first(lane, end, told_before))
         lane->telling = true;
-        lane->before_offset = end;
-    }
     return false;
 }
 
-/* Room for nobody but the application: whatever becomes of them, they do not come again. */
+/* Out of the lane, whatever becomes of it. */
 static void held_forget(struct lane *lane, struct held *held)
 {
     list_remove(&held->link);
@@ -84,8 +95,18 @@ static void held_forget(struct lane *lane, struct held *held)
 
 void work_give(struct lane *lane)
 {
-    if (may_give(lane))
+    if (was_told(lane))
         lane_give(lane);
+}
+
+static bool may_give(const struct lane *lane)
+{
+    const struct omq_consumer *consumer = lane->consumer;
+    if (consumer->closing || consumer->paused || lane->state == LANE_DROPPED || !lane->started ||
+        lane->suspended || lane->leaving)
+        return false;
+    return !consumer->options.ordered ||
+           (lane->out == 0 && (!consumer_locks(consumer) || lane_locked(lane)));
 }
 
 /* In order nothing is given away while something is out; else everything that is there. */
@@ -93,11 +114,9 @@ static void lane_give(struct lane *lane)
 {
     const struct omq_consumer *consumer = lane->consumer;
     size_t most = (size_t)consumer->options.batch;
-    bool ordered = consumer->options.ordered;
     bool before = consumer->options.acknowledge == OMQ_BEFORE;
     struct omq_batch *batch = NULL;
-    if (consumer->closing || consumer->paused || lane->state == LANE_DROPPED || lane->suspended ||
-        (ordered && lane->out > 0))
+    if (!may_give(lane))
         return;
     list_each(k, &lane->held) {
         struct held *held = list_entry(k, struct held, link);
@@ -108,37 +127,48 @@ static void lane_give(struct lane *lane)
         if (!batch && !(batch = batch_make(lane, most)))
             return; /* no memory: the next arrival, or the next tick, tries again */
         held->taken = true;
-        held->taken_ns = clock_ns(consumer->client->clock);
-        batch->messages[batch->n] = &held->delivery;
         batch->held[batch->n++] = held;
         if (before)
             held_forget(lane, held);
         if (batch->n < most)
             continue;
         batch_give(take(&batch));
-        if (ordered)
+        if (consumer->options.ordered)
             return;
     }
     if (batch)
         batch_give(batch);
 }
 
-/* ---- in the hands ---- */
+/* ---- in the hands, which may be the application's own threads ---- */
 
-/* Expands what is compressed; what cannot be expanded goes behind the others, and fails. */
+static void batch_begin(struct omq_batch *batch)
+{
+    struct omq_client *client = batch->consumer->client;
+    uint64_t now = clock_ns(client->clock);
+    for (size_t i = 0; i < batch->n; i++)
+        atomic_store_explicit(&batch->held[i]->begun_ns, now, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&client->stats.waiting, batch->n, memory_order_relaxed);
+}
+
+/* Expands what is compressed. What cannot be expanded goes behind the others, and fails; in order
+ * everything behind the first such message waits until that is out of the way. */
 static void batch_expand(struct omq_batch *batch)
 {
-    size_t readable = 0;
-    for (size_t i = 0; i < batch->n; i++) {
-        struct held *held = batch->held[i];
+    size_t readable = 0, looked = 0;
+    for (; looked < batch->n; looked++) {
+        struct held *held = batch->held[looked];
         if (held_expand(held)) {
             client_log(batch->consumer->client, OMQ_ERROR,
-                       "the body of message %s cannot be expanded; it is given back",
-                       held->delivery.id);
+                       "the body of message %s of topic %s is damaged; it is not delivered",
+                       held->delivery.id, held->delivery.queue.topic);
+            held->damaged = true;
+            if (batch->consumer->options.ordered)
+                break;
             continue;
         }
         memmove(&batch->held[readable + 1], &batch->held[readable],
-                (i - readable) * sizeof batch->held[0]);
+                (looked - readable) * sizeof batch->held[0]);
         batch->held[readable++] = held;
     }
     for (size_t i = 0; i < batch->n; i++)
@@ -146,35 +176,56 @@ static void batch_expand(struct omq_batch *batch)
     batch->readable = readable;
 }
 
+/* Nobody but the one who has it knows it any more. */
+static void batch_free(struct omq_batch *batch)
+{
+    for (size_t i = 0; i < batch->n; i++)
+        held_free(batch->held[i]);
+    free(batch);
+}
+
+/* True: the loop waits for it. False: it was left, and is freed. */
+static bool batch_over(struct omq_batch *batch)
+{
+    int out = BATCH_OUT;
+    if (atomic_compare_exchange_strong(&batch->state, &out, BATCH_OVER))
+        return true;
+    batch_free(batch);
+    return false;
+}
+
 static void batch_run(struct task *task)
 {
     struct omq_batch *batch = list_entry(task, struct omq_batch, task);
     struct omq_consumer *consumer = batch->consumer;
     size_t done = 0;
+    batch_begin(batch);
     batch_expand(batch);
     if (batch->readable > 0)
         batch->result = consumer->options.handle(consumer->options.user, batch->messages,
                                                  batch->readable, &done);
     batch->done = done;
-    loop_post(consumer->client->loop, &batch->post);
+    if (batch_over(batch))
+        loop_post(consumer->client->loop, &batch->post);
 }
 
 /* ---- and back, on the loop ---- */
 
-static void running_less(struct omq_consumer *consumer)
-{
-    consumer->running--;
-    consumer_calm(consumer);
-}
-
 static void held_finish(struct lane *lane, struct held *held)
 {
-    if (!held->done) {
-        list_remove(&held->link);
-        lane->n_held--;
-        lane->bytes_held -= held->size;
-    }
+    if (!held->done)
+        held_forget(lane, held);
     held_free(held);
+}
+
+/* It stays here, and is given away once more. */
+static void held_again(const struct lane *lane, struct held *held)
+{
+    held->taken = false;
+    held->reconsumed++;
+    held->delivery.attempt++;
+    if (atomic_exchange_explicit(&held->begun_ns, 0, memory_order_relaxed))
+        count(&lane->consumer->client->stats.waiting, 1);
 }
 
 /* A message on its way back to the broker. */
@@ -184,6 +235,7 @@ struct back {
     struct held *held; /* NULL: the time-out has let it go already */
     int64_t position;
     int32_t level, max;
+    bool last; /* it becomes a dead letter */
 };
 
 static void put_back(const struct call *call, struct frame_out *f)
@@ -203,31 +255,37 @@ static void back_done(struct call *call, const struct answer *answer)
 {
     struct back *back = list_entry(call, struct back, call);
     struct lane *lane = back->lane;
+    struct omq_consumer *consumer = lane->consumer;
     struct held *held = back->held;
     bool taken_back = !answer->err && answer->head->code == RES_SUCCESS;
-    lane->out--;
-    if (taken_back)
-        atomic_fetch_add_explicit(&lane->consumer->stats.sent_back, 1, memory_order_relaxed);
-    if (held && (taken_back || held->done)) {
-        held_finish(lane, held);
-    } else if (held) { /* here again, with the next tick */
-        held->taken = false;
-        held->reconsumed++;
-        held->delivery.attempt++;
+    if (taken_back) {
+        count(&consumer->client->stats.sent_back, 1);
+        count(&consumer->client->stats.dead, back->last);
+    } else if (!consumer->closing) {
+        client_log(consumer->client, OMQ_WARN,
+                   "a message of %s:%d of topic %s could not be given back; it is tried again here",
+                   lane->queue.broker, lane->queue.id, lane->queue.topic);
     }
+    if (held && (taken_back || held->done))
+        held_finish(lane, held);
+    else if (held)
+        held_again(lane, held); /* with the next tick */
     free(back);
-    running_less(lane->consumer);
-    if (lane->state == LANE_DROPPED)
-        lane_let_go(lane);
+    lane->out--;
+    if (lane->state != LANE_DROPPED && taken_back)
+        work_give(lane); /* in order the next one may come now */
+    lane_idle(lane);
+    running_less(consumer);
 }
 
 /* False: no memory, or nobody to give it to. */
-static bool send_back(struct lane *lane, struct held *held, int64_t position, int32_t level)
+static bool send_back(struct lane *lane, struct held *held, const struct held *of, int32_t level)
 {
     struct omq_client *client = lane->consumer->client;
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);
     struct back *back = address.len ? calloc(1, sizeof *back) : NULL;
+    int32_t max = lane->consumer->options.max_attempts;
     if (back) {
         *back = (struct back){
             .call = {.code = REQ_CONSUMER_SEND_MSG_BACK,
@@ -237,9 +295,10 @@ static bool send_back(struct lane *lane, struct held *held, int64_t position, in
                      .done = back_done},
             .lane = lane,
             .held = held,
-            .position = position,
+            .position = of->position,
             .level = level,
-            .max = lane->consumer->options.max_attempts,
+            .max = max,
+            .last = level == DEAD_LEVEL || of->reconsumed >= max,
         };
         lane->out++;
         lane->consumer->running++;
@@ -253,21 +312,27 @@ static bool send_back(struct lane *lane, struct held *held, int64_t position, in
 static void held_failed(struct lane *lane, struct held *held)
 {
     const struct omq_consumer *consumer = lane->consumer;
+    bool ordered = consumer->options.ordered;
+    bool more = ordered && held->reconsumed < consumer->options.max_attempts;
     if (held->done || lane->state == LANE_DROPPED) {
         held_finish(lane, held); /* it comes again by itself, to whoever has the queue now */
-    } else if (consumer->options.ordered && held->reconsumed < consumer->options.max_attempts) {
-        held->taken = false;
-        held->reconsumed++;
-        held->delivery.attempt++;
-    } else if (consumer->options.ordered) {
-        held->taken = send_back(lane, held, held->position, DEAD_LEVEL);
-    } else if (consumer->options.spread == OMQ_BROADCAST) {
-        client_log(consumer->client, OMQ_WARN,
-                   "message %s failed and is not delivered again: broadcast", held->delivery.id);
+    } else if ((consumer->reads || more) && !held->damaged) {
+        held_again(lane, held);
+    } else if (consumer->reads || consumer->options.spread == OMQ_BROADCAST) {
+        client_log(consumer->client, OMQ_WARN, "message %s of topic %s is passed over",
+                   held->delivery.id, held->delivery.queue.topic);
         held_finish(lane, held);
-    } else if (!send_back(lane, held, held->position, 0)) {
-        held->taken = false;
+    } else if (!send_back(lane, held, held, ordered || held->damaged ? DEAD_LEVEL : 0)) {
+        held_again(lane, held);
     }
+}
+
+static void batch_gone(struct omq_batch *batch)
+{
+    list_remove(&batch->all);
+    batch->lane->out--;
+    batch->consumer->running--;
+    free(batch);
 }
 
 static void batch_back(struct post *post)
@@ -275,51 +340,103 @@ static void batch_back(struct post *post)
     struct omq_batch *batch = list_entry(post, struct omq_batch, post);
     struct omq_consumer *consumer = batch->consumer;
     struct lane *lane = batch->lane;
-    bool all = batch->result == OMQ_DONE;
-    bool failed = false;
+    bool all = batch->result == OMQ_DONE, failed = false;
+    consumer->running++; /* ours, until we are done with it */
     for (size_t i = 0; i < batch->n; i++) {
+        struct held *held = batch->held[i];
         if (i < batch->readable && (all || i < batch->done)) {
-            held_finish(lane, batch->held[i]);
-            atomic_fetch_add_explicit(&consumer->stats.handled, 1, memory_order_relaxed);
-        } else {
-            held_failed(lane, batch->held[i]);
-            failed = true;
+            held_finish(lane, held);
+            count(&consumer->client->stats.handled, 1);
+            continue;
         }
+        if (i > batch->readable && consumer->options.ordered && !held->damaged) {
+            held->reconsumed--; /* it only stood behind a damaged one */
+            held->delivery.attempt--;
+        }
+        held_failed(lane, held);
+        failed = true;
     }
-    free(batch);
-    lane->out--;
-    running_less(consumer);
-    if (lane->state == LANE_DROPPED) {
-        lane_let_go(lane);
-    } else if (consumer->options.ordered && failed) {
+    batch_gone(batch);
+    if (lane->state != LANE_DROPPED && consumer->options.ordered && failed) {
         lane->suspended = true;
         timer_start(lane->again, (uint64_t)consumer->options.suspend_ms, 0);
-    } else {
+    } else if (lane->state != LANE_DROPPED) {
         work_give(lane);
     }
+    lane_idle(lane);
+    running_less(consumer);
 }
 
-void batches_drop(struct omq_consumer *consumer)
+/* ---- taking back what nobody has begun ---- */
+
+static bool of_lane(struct task *task, void *lane)
 {
-    struct list left;
-    list_init(&left);
+    return !lane || list_entry(task, struct omq_batch, task)->lane == lane;
+}
+
+static void batch_unmake(struct omq_batch *batch)
+{
+    for (size_t i = 0; i < batch->n; i++) {
+        struct held *held = batch->held[i];
+        held->taken = false;
+        if (!held->done)
+            continue;
+        atomic_fetch_sub_explicit(&batch->consumer->client->stats.waiting, 1, memory_order_relaxed);
+        held_free(held);
+    }
+    batch_gone(batch);
+}
+
+static void recall(struct omq_consumer *consumer, const struct lane *lane)
+{
+    struct list tasks, ready;
+    list_init(&tasks);
+    list_init(&ready);
+    if (consumer->hands)
+        hands_recall(consumer->hands, of_lane, (void *)lane, &tasks);
     room_enter(&consumer->room);
-    list_append_all(&left, &consumer->ready);
-    consumer->shut = true;
-    room_tell(&consumer->room);
+    list_each(k, &consumer->ready) {
+        if (!of_lane(&list_entry(k, struct omq_batch, link)->task, (void *)lane))
+            continue;
+        list_remove(k);
+        list_add_tail(&ready, k);
+    }
     room_leave(&consumer->room);
-    while (!list_empty(&left)) {
-        struct omq_batch *batch = list_entry(list_pop(&left), struct omq_batch, link);
+    while (!list_empty(&tasks))
+        batch_unmake(list_entry(list_pop(&tasks), struct omq_batch, task.link));
+    while (!list_empty(&ready))
+        batch_unmake(list_entry(list_pop(&ready), struct omq_batch, link));
+}
+
+void work_recall(struct omq_consumer *consumer, const struct lane *lane)
+{
+    loop_here(consumer->client->loop);
+    if (consumer->options.acknowledge != OMQ_BEFORE)
+        recall(consumer, lane);
+}
+
+/* What it works on is not done, and comes again: its lanes do not rise beyond it. */
+void work_abandon(struct omq_consumer *consumer)
+{
+    recall(consumer, NULL);
+    list_each(k, &consumer->batches) {
+        struct omq_batch *batch = list_entry(k, struct omq_batch, all);
         struct lane *lane = batch->lane;
-        for (size_t i = 0; i < batch->n; i++) {
-            batch->held[i]->taken = false;
-            if (batch->held[i]->done)
-                held_free(batch->held[i]);
+        for (size_t i = 0; i < batch->n; i++) { /* before it may be freed */
+            struct held *held = batch->held[i];
+            if (held->done)
+                continue;
+            lane->floor = held->delivery.offset < lane->floor ? held->delivery.offset : lane->floor;
+            held_forget(lane, held);
         }
-        free(batch);
+        list_remove(&batch->all);
+        int out = BATCH_OUT;
+        if (!atomic_compare_exchange_strong(&batch->state, &out, BATCH_LEFT))
+            continue; /* it is on its way back just now */
         lane->out--;
         consumer->running--;
-        lane_let_go(lane);
+        consumer->stuck += consumer->hands != NULL;
+        lane_idle(lane);
     }
 }
 
@@ -327,59 +444,108 @@ void batches_drop(struct omq_consumer *consumer)
 
 /* The message is given back and let go, so that the queue's offset can move on; whoever still works
  * on it may finish, and then its effect may happen twice. */
-void work_expire(struct omq_consumer *consumer)
+static void lane_expire(struct lane *lane, uint64_t now, uint64_t patience)
 {
-    if (consumer->options.ordered || consumer->options.spread != OMQ_CLUSTER)
-        return;
-    uint64_t now = clock_ns(consumer->client->clock);
-    uint64_t patience = (uint64_t)consumer->options.timeout_ms * 1000000;
-    list_each(l, &consumer->lanes) {
-        struct lane *lane = list_entry(l, struct lane, link);
-        int looks = EXPIRED_LOOKS;
-        list_each(k, &lane->held) {
-            struct held *held = list_entry(k, struct held, link);
-            if (looks-- == 0 || !held->taken || now - held->taken_ns < patience)
-                break;
-            if (!send_back(lane, NULL, held->position, EXPIRED_LEVEL))
-                break;
-            client_log(consumer->client, OMQ_WARN,
-                       "message %s is given back: its handler has worked on it for %d s",
-                       held->delivery.id, consumer->options.timeout_ms / 1000);
-            list_remove(&held->link);
-            lane->n_held--;
-            lane->bytes_held -= held->size;
-            held->done = true;
-        }
+    const struct omq_consumer *consumer = lane->consumer;
+    int looks = EXPIRED_LOOKS;
+    list_each(k, &lane->held) {
+        struct held *held = list_entry(k, struct held, link);
+        uint64_t begun = atomic_load_explicit(&held->begun_ns, memory_order_relaxed);
+        if (looks-- == 0 || !held->taken || begun == 0 || now - begun < patience)
+            break;
+        if (!send_back(lane, NULL, held, EXPIRED_LEVEL))
+            break;
+        client_log(consumer->client, OMQ_WARN,
+                   "message %s is given back: its handler has worked on it for %d s",
+                   held->delivery.id, consumer->options.timeout_ms / 1000);
+        held_forget(lane, held);
     }
 }
 
+void work_expire(struct omq_consumer *consumer)
+{
+    if (consumer->options.ordered || consumer->reads || consumer->options.spread != OMQ_CLUSTER)
+        return;
+    uint64_t now = clock_ns(consumer->client->clock);
+    uint64_t patience = (uint64_t)consumer->options.timeout_ms * 1000000;
+    list_each(l, &consumer->lanes)
+        lane_expire(list_entry(l, struct lane, link), now, patience);
+}
+
 /* ---- for those who take batches themselves ---- */
+
+bool consumer_entered(struct omq_consumer *consumer)
+{
+    room_enter(&consumer->room);
+    bool open = !consumer->shut;
+    consumer->inside += open;
+    room_leave(&consumer->room);
+    return open;
+}
+
+void consumer_left(struct omq_consumer *consumer)
+{
+    room_enter(&consumer->room);
+    consumer->inside--;
+    room_tell(&consumer->room);
+    room_leave(&consumer->room);
+}
+
+static struct link *ready_wait(struct omq_consumer *consumer, int timeout_ms)
+{
+    struct clock *clock = consumer->client->clock;
+    uint64_t until = clock_ns(clock) + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+    struct link *first = NULL;
+    room_enter(&consumer->room);
+    while (!consumer->shut && (consumer->halted || !(first = list_pop(&consumer->ready)))) {
+        uint64_t now = clock_ns(clock);
+        if (now >= until)
+            break;
+        room_wait_ns(&consumer->room, until - now);
+    }
+    room_leave(&consumer->room);
+    return first;
+}
+
+int consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
+                  struct omq_error *why)
+{
+    if (!consumer_entered(consumer))
+        return omq_fail(why, OMQ_CLOSED, "%s is closed", consumer->group);
+    uint64_t until =
+        clock_ns(consumer->client->clock) + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+    struct omq_batch *batch = NULL;
+    for (uint64_t now = 0; !batch && (now == 0 || now < until);) {
+        now = clock_ns(consumer->client->clock);
+        struct link *first =
+            ready_wait(consumer, now < until ? (int)((until - now + 999999) / 1000000) : 0);
+        if (!first)
+            break;
+        batch = list_entry(first, struct omq_batch, link);
+        batch_begin(batch);
+        batch_expand(batch);
+        if (batch->readable == 0) /* nothing for the application */
+            omq_batch_finish(take(&batch), OMQ_LATER, 0);
+    }
+    bool shut = consumer->shut;
+    consumer_left(consumer);
+    if (!batch)
+        return omq_fail(why, shut ? OMQ_CLOSED : OMQ_TIMEOUT,
+                        shut ? "it is closed" : "no message in time");
+    *out = batch;
+    return OMQ_OK;
+}
 
 int omq_consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
                       struct omq_error *why)
 {
     if (!consumer || !out)
         return omq_fail(why, OMQ_INVALID, "no consumer, or no place for the batch");
-    if (consumer->hands)
+    if (consumer->options.handle)
         return omq_fail(why, OMQ_MISUSE, "this consumer has a handler, which gets all messages");
-    uint64_t until =
-        clock_ns(consumer->client->clock) + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
-    struct link *first;
-    room_enter(&consumer->room);
-    while (!(first = list_pop(&consumer->ready)) && !consumer->shut) {
-        uint64_t now = clock_ns(consumer->client->clock);
-        if (now >= until)
-            break;
-        room_wait_ns(&consumer->room, until - now);
-    }
-    bool shut = consumer->shut;
-    room_leave(&consumer->room);
-    if (!first)
-        return omq_fail(why, shut ? OMQ_CLOSED : OMQ_TIMEOUT,
-                        shut ? "the consumer is closed" : "no message in time");
-    *out = list_entry(first, struct omq_batch, link);
-    batch_expand(*out);
-    return OMQ_OK;
+    if (pthread_equal(pthread_self(), consumer->client->thread))
+        return omq_fail(why, OMQ_MISUSE, "messages cannot be waited for in this callback");
+    return consumer_take(consumer, timeout_ms, out, why);
 }
 
 const struct omq_delivery *const *omq_batch_messages(const struct omq_batch *batch, size_t *n)
@@ -389,11 +555,19 @@ const struct omq_delivery *const *omq_batch_messages(const struct omq_batch *bat
     return batch ? batch->messages : NULL;
 }
 
+/* Once it is over, closing waits for its post, and then for us to be out of the consumer. */
 void omq_batch_finish(struct omq_batch *batch, int result, size_t done)
 {
     if (!batch)
         return;
     batch->result = result;
     batch->done = done;
-    loop_post(batch->consumer->client->loop, &batch->post);
+    if (!batch_over(batch))
+        return;
+    struct omq_consumer *consumer = batch->consumer;
+    room_enter(&consumer->room);
+    consumer->inside++;
+    room_leave(&consumer->room);
+    loop_post(consumer->client->loop, &batch->post);
+    consumer_left(consumer);
 }

@@ -63,6 +63,17 @@ void *thing_find(const char *name)
     return found;
 }
 
+void *thing_take(const char *name)
+{
+    (void)pthread_mutex_lock(&things_key);
+    struct thing *t = thing_at(name);
+    void *found = t ? t->thing : NULL;
+    if (t)
+        t->thing = NULL;
+    (void)pthread_mutex_unlock(&things_key);
+    return found;
+}
+
 void thing_close(const char *name)
 {
     (void)pthread_mutex_lock(&things_key);
@@ -71,7 +82,7 @@ void thing_close(const char *name)
     if (t)
         t->thing = NULL;
     (void)pthread_mutex_unlock(&things_key);
-    if (gone.thing)
+    if (gone.thing && gone.close)
         gone.close(gone.thing);
 }
 
@@ -99,6 +110,20 @@ int64_t arg_int(const struct json *args, const char *name)
 bool arg_bool(const struct json *args, const char *name)
 {
     return json_bool(json_member(args, name), false);
+}
+
+/* ---- what handlers know: it outlives their consumers ---- */
+
+static void *scripts[THINGS_MAX];
+static size_t n_scripts;
+
+void scripts_keep(void *script)
+{
+    (void)pthread_mutex_lock(&things_key);
+    if (n_scripts == THINGS_MAX)
+        abort();
+    scripts[n_scripts++] = script;
+    (void)pthread_mutex_unlock(&things_key);
 }
 
 /* ---- clients ---- */
@@ -174,8 +199,11 @@ static int play_stop(struct command *c)
 
 static int play_stats(struct command *c)
 {
-    struct omq_client *client = thing_find(arg_text(c->args, "name", c->arena));
-    if (!client)
+    char own[64];
+    const char *name = arg_text(c->args, "name", c->arena);
+    (void)snprintf(own, sizeof own, "client of %s", name);
+    struct omq_client *client = thing_find(own);
+    if (!client && !(client = thing_find(name)))
         return OMQ_INVALID;
     struct omq_stats s;
     omq_client_stats(client, &s);
@@ -186,6 +214,11 @@ static int play_stats(struct command *c)
     json_int_member(&w, "failures", (int64_t)s.send_failures);
     json_int_member(&w, "connections", (int64_t)s.connections);
     json_int_member(&w, "reconnects", (int64_t)s.reconnects);
+    json_int_member(&w, "received", (int64_t)s.received);
+    json_int_member(&w, "handled", (int64_t)s.handled);
+    json_int_member(&w, "sent_back", (int64_t)s.sent_back);
+    json_int_member(&w, "dead", (int64_t)s.dead);
+    json_int_member(&w, "waiting", (int64_t)s.waiting);
     json_close(&w);
     return OMQ_OK;
 }
@@ -203,7 +236,7 @@ static size_t n_through;
 
 static play *part_find(struct bytes name)
 {
-    const struct part *lists[] = {own_parts, produce_parts, ask_parts};
+    const struct part *lists[] = {own_parts, produce_parts, ask_parts, consume_parts};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         for (const struct part *p = lists[i]; p->name; p++)
             if (bytes_equal(name, bytes_str(p->name)))
@@ -291,5 +324,7 @@ int main(void)
     reap(true);
     for (size_t i = n_things; i > 0; i--)
         thing_close(things[i - 1].name);
+    for (size_t i = 0; i < n_scripts; i++)
+        free(scripts[i]);
     return 0;
 }

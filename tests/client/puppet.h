@@ -29,7 +29,7 @@ struct part {
     play *play;
 };
 /* Each ends with a NULL. */
-extern const struct part produce_parts[], ask_parts[];
+extern const struct part produce_parts[], ask_parts[], consume_parts[];
 
 /* Arguments; what is missing is NULL or 0. */
 const char *arg_text(const struct json *args, const char *name, struct arena *arena);
@@ -42,10 +42,13 @@ void puppet_say(const struct buf *line);
 /* Things by their names. `close` is called for those that are left, the last first. */
 void thing_add(const char *name, void *thing, void (*close)(void *thing));
 void *thing_find(const char *name); /* NULL: there is none */
+void *thing_take(const char *name); /* it is the caller's now */
 void thing_close(const char *name);
+void scripts_keep(void *script); /* freed at the end */
 
 /* A received message, as the test hears of it. */
 void delivery_write(struct json_out *w, const struct omq_delivery *d);
+void delivery_members(struct json_out *w, const struct omq_delivery *d); /* without the braces */
 void receipt_write(struct json_out *w, const struct omq_receipt *r);
 struct omq_message *messages_of(struct command *c, size_t *n); /* "messages" */
 

@@ -6,14 +6,13 @@
 
 #define BODY_SHOWN 1024 /* longer bodies are told by size and digest only */
 
-void delivery_write(struct json_out *w, const struct omq_delivery *d)
+void delivery_members(struct json_out *w, const struct omq_delivery *d)
 {
     uint8_t digest[SHA256_DIGEST_LENGTH];
     char hex[2 * sizeof digest + 1];
     (void)SHA256(d->body_size ? d->body : "", d->body_size, digest);
     for (size_t i = 0; i < sizeof digest; i++)
         (void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    json_open(w);
     json_text_member(w, "topic", bytes_str(d->queue.topic));
     json_text_member(w, "broker", bytes_str(d->queue.broker));
     json_text_member(w, "id", bytes_str(d->id));
@@ -32,6 +31,15 @@ void delivery_write(struct json_out *w, const struct omq_delivery *d)
     for (size_t i = 0; i < d->n_properties; i++)
         json_text_member(w, d->properties[i].name, bytes_str(d->properties[i].value));
     json_close(w);
+    json_text_member(w, "born_host", bytes_str(d->born_host));
+    json_int_member(w, "born", d->born_ms);
+    json_int_member(w, "stored", d->stored_ms);
+}
+
+void delivery_write(struct json_out *w, const struct omq_delivery *d)
+{
+    json_open(w);
+    delivery_members(w, d);
     json_close(w);
 }
 

@@ -1,0 +1,296 @@
+/* puppet_consume.c - what a test makes a consumer or a reader do. */
+#include "puppet.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- what a handler does ---- */
+
+struct script {
+    struct omq_consumer *consumer;
+    char name[64], hang_at[64], ledger[256];
+    int64_t fail_below, work_ms, done;
+    bool quiet, pause_self;
+};
+
+static pthread_mutex_t hang_key = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t hang_news = PTHREAD_COND_INITIALIZER;
+static unsigned releases, hanging;
+
+static void hang(void)
+{
+    (void)pthread_mutex_lock(&hang_key);
+    unsigned before = releases;
+    hanging++;
+    while (releases == before)
+        (void)pthread_cond_wait(&hang_news, &hang_key);
+    hanging--;
+    (void)pthread_cond_broadcast(&hang_news);
+    (void)pthread_mutex_unlock(&hang_key);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void tell(const struct script *s, const struct omq_delivery *d)
+{
+    struct buf line = buf_upto(1 << 20);
+    struct json_out w = {.buf = &line};
+    json_open(&w);
+    json_text_member(&w, "event", BYTES("message"));
+    json_text_member(&w, "name", bytes_str(s->name));
+    json_int_member(&w, "at", now_ms());
+    delivery_members(&w, d);
+    json_close(&w);
+    puppet_say(&line);
+    buf_clear(&line);
+}
+
+/* The effect of a message: one line in a file that all consumers share. */
+static void enter(const struct script *s, const struct omq_delivery *d)
+{
+    char line[512];
+    int n = snprintf(line, sizeof line, "%s\t%s\t%s\t%d\t%lld\n", s->name, d->keys, d->id,
+                     d->attempt - 1, (long long)now_ms());
+    int fd = open(s->ledger, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0 || write(fd, line, (size_t)n) != n)
+        abort();
+    (void)close(fd);
+}
+
+static bool starts(const struct omq_delivery *d, const char *with)
+{
+    size_t n = strlen(with);
+    return n > 0 && d->body_size >= n && memcmp(d->body, with, n) == 0;
+}
+
+static int perform(const struct script *s, const struct omq_delivery *d)
+{
+    if (s->work_ms > 0)
+        (void)usleep((useconds_t)s->work_ms * 1000);
+    if (s->ledger[0])
+        enter(s, d);
+    else if (!s->quiet)
+        tell(s, d);
+    if (d->attempt - 1 < s->fail_below)
+        return OMQ_LATER;
+    if (starts(d, s->hang_at))
+        hang();
+    return OMQ_DONE;
+}
+
+static int handle(void *user, const struct omq_delivery *const *messages, size_t n, size_t *done)
+{
+    const struct script *s = user;
+    if (s->pause_self)
+        omq_consumer_pause(s->consumer); /* a callback may */
+    for (size_t i = 0; i < n; i++) {
+        int result = perform(s, messages[i]);
+        if (result != OMQ_DONE) {
+            *done = i;
+            return result;
+        }
+        if (s->done > 0 && (int64_t)i + 1 == s->done && messages[i]->attempt == 1) {
+            *done = (size_t)s->done;
+            return OMQ_LATER;
+        }
+    }
+    return OMQ_DONE;
+}
+
+/* ---- consumers ---- */
+
+static void text_into(char *to, size_t size, struct command *c, const char *name)
+{
+    const char *text = arg_text(c->args, name, c->arena);
+    (void)snprintf(to, size, "%s", text ? text : "");
+}
+
+static int start_of(struct command *c, int64_t *start_ms)
+{
+    struct bytes from = json_text(json_member(c->args, "from"), BYTES("last"));
+    const char *stamp = arg_text(c->args, "timestamp", c->arena);
+    *start_ms = arg_int(c->args, "start_ms");
+    if (bytes_equal(from, BYTES("first")))
+        return OMQ_FROM_FIRST;
+    if (!bytes_equal(from, BYTES("timestamp")))
+        return OMQ_FROM_LAST;
+    struct tm t = {0};
+    if (stamp && strptime(stamp, "%Y%m%d%H%M%S", &t))
+        *start_ms = (int64_t)timegm(&t) * 1000;
+    return OMQ_FROM_TIME;
+}
+
+static struct omq_subscription subscription_of(struct command *c)
+{
+    return (struct omq_subscription){
+        .topic = arg_text(c->args, "topic", c->arena),
+        .expression = arg_text(c->args, "expression", c->arena),
+        .sql = bytes_equal(json_text(json_member(c->args, "kind"), BYTES("")), BYTES("SQL92")),
+    };
+}
+
+static void close_consumer(void *consumer)
+{
+    omq_consumer_close(consumer);
+}
+
+static int play_consumer(struct command *c)
+{
+    const struct json *a = c->args;
+    struct omq_client *client;
+    int code = client_of(c, &client);
+    if (code)
+        return code;
+    struct script *s = calloc(1, sizeof *s); /* as long as the program */
+    if (!s)
+        abort();
+    text_into(s->name, sizeof s->name, c, "name");
+    text_into(s->hang_at, sizeof s->hang_at, c, "hang_at");
+    text_into(s->ledger, sizeof s->ledger, c, "ledger");
+    s->fail_below = arg_int(a, "fail_below");
+    s->work_ms = arg_int(a, "work_ms");
+    s->done = arg_int(a, "done");
+    s->quiet = arg_bool(a, "quiet");
+    s->pause_self = arg_bool(a, "pause_self");
+    struct omq_subscription sub = subscription_of(c);
+    const struct json *max = json_member(a, "max_reconsume");
+    struct omq_consumer_options o = {
+        .group = arg_text(a, "group", c->arena),
+        .subscriptions = &sub,
+        .n_subscriptions = 1,
+        .handle = arg_bool(a, "take") ? NULL : handle,
+        .user = s,
+        .ordered = arg_bool(a, "orderly"),
+        .spread = arg_bool(a, "broadcast") ? OMQ_BROADCAST : OMQ_CLUSTER,
+        .acknowledge = arg_bool(a, "before") ? OMQ_BEFORE : OMQ_AFTER,
+        .threads = (int)arg_int(a, "threads"),
+        .batch = (int)arg_int(a, "batch"),
+        .max_attempts = max ? (int)json_int(max, 0) : 0,
+        .timeout_ms = (int)arg_int(a, "consume_timeout_ms"),
+        .suspend_ms = (int)arg_int(a, "suspend_ms"),
+        .pull_batch = (int)arg_int(a, "pull_batch"),
+        .max_messages = (int)arg_int(a, "max_messages"),
+        .max_mib = (int)arg_int(a, "max_mib"),
+        .max_span = (int)arg_int(a, "max_span"),
+        .pop = arg_bool(a, "pop"),
+        .invisible_ms = (int)arg_int(a, "invisible_ms"),
+        .close_ms = (int)arg_int(a, "close_ms"),
+        .trace = arg_bool(a, "trace"),
+        .share = (int)arg_int(a, "share"),
+    };
+    o.start = start_of(c, &o.start_ms);
+    struct omq_consumer *consumer;
+    code = omq_consumer_open(client, &o, &consumer, &c->why);
+    if (code) {
+        free(s);
+        return code;
+    }
+    s->consumer = consumer;
+    thing_add(s->name, consumer, close_consumer);
+    scripts_keep(s);
+    return OMQ_OK;
+}
+
+static struct omq_consumer *consumer_of(struct command *c)
+{
+    return thing_find(arg_text(c->args, "name", c->arena));
+}
+
+static int play_pause(struct command *c)
+{
+    omq_consumer_pause(consumer_of(c));
+    return OMQ_OK;
+}
+
+static int play_resume(struct command *c)
+{
+    omq_consumer_resume(consumer_of(c));
+    return OMQ_OK;
+}
+
+static int play_subscribe(struct command *c)
+{
+    struct omq_subscription sub = subscription_of(c);
+    return omq_consumer_subscribe(consumer_of(c), &sub, &c->why);
+}
+
+static int play_unsubscribe(struct command *c)
+{
+    return omq_consumer_unsubscribe(consumer_of(c), arg_text(c->args, "topic", c->arena), &c->why);
+}
+
+/* Lets those that hang go on; waits until they have. */
+static int play_release(struct command *c)
+{
+    (void)c;
+    (void)pthread_mutex_lock(&hang_key);
+    releases++;
+    (void)pthread_cond_broadcast(&hang_news);
+    while (hanging > 0)
+        (void)pthread_cond_wait(&hang_news, &hang_key);
+    (void)pthread_mutex_unlock(&hang_key);
+    return OMQ_OK;
+}
+
+/* A close returns when everything is booked, so there is nothing to wait for. */
+static int play_settle(struct command *c)
+{
+    (void)c;
+    return OMQ_OK;
+}
+
+/* ---- batches that are taken ---- */
+
+static void batch_write(struct command *c, const struct omq_batch *batch)
+{
+    struct json_out w = {.buf = &c->result};
+    size_t n;
+    const struct omq_delivery *const *messages = omq_batch_messages(batch, &n);
+    json_open_array(&w);
+    for (size_t i = 0; i < n; i++)
+        delivery_write(&w, messages[i]);
+    json_close_array(&w);
+}
+
+/* "keep": a name under which the batch waits for "finish". */
+static int batch_taken(struct command *c, struct omq_batch *batch)
+{
+    batch_write(c, batch);
+    const char *keep = arg_text(c->args, "keep", c->arena);
+    if (keep)
+        thing_add(keep, batch, NULL);
+    else
+        omq_batch_finish(batch, (int)arg_int(c->args, "result"), (size_t)arg_int(c->args, "done"));
+    return OMQ_OK;
+}
+
+static int play_take(struct command *c)
+{
+    struct omq_batch *batch;
+    int code = omq_consumer_take(consumer_of(c), (int)arg_int(c->args, "wait_ms"), &batch, &c->why);
+    return code ? code : batch_taken(c, batch);
+}
+
+static int play_finish(struct command *c)
+{
+    struct omq_batch *batch = thing_take(arg_text(c->args, "name", c->arena));
+    omq_batch_finish(batch, (int)arg_int(c->args, "result"), (size_t)arg_int(c->args, "done"));
+    return OMQ_OK;
+}
+
+const struct part consume_parts[] = {
+    {"consumer", play_consumer},       {"pause", play_pause},
+    {"resume", play_resume},           {"subscribe", play_subscribe},
+    {"unsubscribe", play_unsubscribe}, {"release", play_release},
+    {"settle", play_settle},           {"take", play_take},
+    {"finish", play_finish},           {NULL, NULL},
+};
