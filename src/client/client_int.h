@@ -128,6 +128,18 @@ struct bytes asked_address(const struct asked *asked); /* of the server */
 void asked_answer(const struct asked *asked, int32_t code, struct bytes remark, struct bytes body);
 void serve(const struct asked *asked); /* serve.c */
 
+/* One that is answered later: on the connection it came by, if that still stands. */
+struct asked_later {
+    uint64_t conn;
+    int32_t opaque;
+    enum head_form form;
+    bool oneway;
+    char address[HOST_TEXT_MAX + 8];
+};
+void asked_keep(const struct asked *asked, struct asked_later *out);
+void asked_answer_later(struct omq_client *client, const struct asked_later *asked, int32_t code,
+                        struct bytes remark, struct bytes body);
+
 /* ---- signatures: sign.c ---- */
 
 #define SIGNATURE_MAX 32 /* base64 of 20 bytes, and its end */

@@ -84,6 +84,18 @@ bool sub_wants(const struct sub *sub, const char *tag)
     return sub->n_tags == 0;
 }
 
+void sub_describe(const struct sub *sub, struct heart_subscription *out)
+{
+    *out = (struct heart_subscription){
+        .topic = bytes_str(sub->topic),
+        .expression = bytes_str(sub->expression),
+        .expression_type = sub->sql ? BYTES("SQL92") : BYTES("TAG"),
+        .version = sub->version,
+        .tags = sub->tags,
+        .n_tags = sub->n_tags,
+    };
+}
+
 int subscription_check(const struct omq_subscription *s, struct omq_error *why)
 {
     struct fault fault = {0};
@@ -296,6 +308,7 @@ enum err consumer_begin(struct omq_consumer *consumer)
 {
     struct omq_client *client = consumer->client;
     defaults(&consumer->options);
+    consumer->start_ms = clock_ms(client->clock);
     room_init(&consumer->room, "consumer", ROOM_CORE);
     list_init(&consumer->ready);
     list_init(&consumer->subs);

@@ -82,6 +82,8 @@ must_check enum err sub_make(struct omq_consumer *consumer, const char *topic,
 void sub_free(struct sub *sub);
 struct sub *sub_find(struct omq_consumer *consumer, const char *topic);
 bool sub_wants(const struct sub *sub, const char *tag);
+struct heart_subscription;
+void sub_describe(const struct sub *sub, struct heart_subscription *out);
 
 /* ---- the consumer: consumer.c ---- */
 
@@ -112,6 +114,7 @@ struct omq_consumer {
     bool settled;     /* closing: the brokers were told how far it came */
     size_t running;   /* batches that are out, and calls that are waited for */
     unsigned stuck;   /* closing: handlers that did not come back in time */
+    int64_t start_ms; /* when it was opened */
     uint64_t beat_ns; /* when a broker that does not know us was told last */
     struct waiter *leaving;
 };
@@ -171,6 +174,7 @@ struct lane {
     bool begun;          /* … or was, before the lock was lost */
     int64_t pull_broker; /* which replica to pull from */
     uint64_t pulled_ns;
+    int64_t pulled_ms, consumed_ms, locked_ms; /* for operators */
 
     struct call before; /* at most once: the broker is told that what was read is done … */
     int64_t before_offset;
@@ -191,7 +195,8 @@ void lane_idle(
     struct lane *lane); /* something of it has come back: if it is leaving, perhaps now */
 void lane_drop(struct lane *lane); /* now */
 bool lane_locked(const struct lane *lane);
-void lane_move(struct lane *lane, int64_t offset); /* goes on there, and tells the broker */
+void lane_move(struct lane *lane, int64_t offset);  /* goes on there, and tells the broker */
+void lane_reset(struct lane *lane, int64_t offset); /* the same, whatever it is doing */
 void held_add(struct lane *lane, struct held *held);
 void lane_go(struct lane *lane);              /* something has changed: pull, or give away */
 int64_t lane_offset(const struct lane *lane); /* what is done up to; -1: nothing is known */
@@ -214,13 +219,18 @@ struct omq_batch {
     struct link all;  /* in consumer.batches */
     struct omq_consumer *consumer;
     struct lane *lane;
-    _Atomic int state; /* enum batch_state */
+    _Atomic int state;          /* enum batch_state */
+    struct asked_later *direct; /* an operator wants to know what comes of it; else NULL */
     int result;
     size_t done, n;
     size_t readable;    /* the first of them: the others' bodies cannot be expanded */
     struct held **held; /* in the order of `messages` */
     const struct omq_delivery *messages[];
 };
+/* Loop: one message out of turn, which is in no lane; what comes of it is answered. Takes over
+ * both. */
+must_check enum err work_direct(struct omq_consumer *consumer, struct held *held,
+                                struct asked_later *asked);
 void work_give(struct lane *lane); /* loop: what may be given away now */
 void work_expire(struct omq_consumer *consumer);
 /* Loop: takes back what nobody has begun, of a lane or (NULL) of all. What was acknowledged before
@@ -243,5 +253,12 @@ void locks_renew(struct omq_consumer *consumer);                       /* loop: 
 void unlock(struct lane *lane);                                        /* loop */
 void lanes_lose(struct omq_consumer *consumer, const char *topic);     /* loop: unsubscribed */
 void consumers_changed(struct omq_client *client, struct bytes group); /* loop, code 40 */
+
+/* ---- what brokers ask of consumers: serve_consumer.c. Loop ---- */
+
+void serve_reset(const struct asked *asked);        /* 220: go on elsewhere */
+void serve_status(const struct asked *asked);       /* 221: how far are you? */
+void serve_running_info(const struct asked *asked); /* 307 */
+void serve_directly(const struct asked *asked);     /* 309: handle this message now */
 
 #endif

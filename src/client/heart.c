@@ -42,14 +42,7 @@ static enum err consumer_describe(const struct omq_consumer *consumer, struct ar
         return ERR_NO_MEMORY;
     list_each(k, &consumer->subs) {
         const struct sub *sub = list_entry(k, struct sub, link);
-        out->subs[out->n_subs++] = (struct heart_subscription){
-            .topic = bytes_str(sub->topic),
-            .expression = bytes_str(sub->expression),
-            .expression_type = sub->sql ? BYTES("SQL92") : BYTES("TAG"),
-            .version = sub->version,
-            .tags = sub->tags,
-            .n_tags = sub->n_tags,
-        };
+        sub_describe(sub, &out->subs[out->n_subs++]);
     }
     return OK;
 }

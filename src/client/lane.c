@@ -202,6 +202,16 @@ void lane_move(struct lane *lane, int64_t offset)
     offset_tell(lane);
 }
 
+void lane_reset(struct lane *lane, int64_t offset)
+{
+    if (lane->calling && !lane->call.ending) {
+        call_cancel(lane->consumer->client, &lane->call);
+        lane->calling = false;
+    }
+    lane_move(lane, offset);
+    lane_go(lane);
+}
+
 /* ---- may it pull? ---- */
 
 bool lane_locked(const struct lane *lane)
@@ -311,6 +321,7 @@ static void pull(struct lane *lane)
     }
     lane->state = LANE_PULLING;
     lane->pulled_ns = clock_ns(client->clock);
+    lane->pulled_ms = clock_ms(client->clock);
     lane->calling = true;
     lane->call = (struct call){
         .code = REQ_PULL_MESSAGE,

@@ -245,21 +245,19 @@ static void call_send(struct peer *peer, struct call *call)
 
 /* ---- reading ---- */
 
-void asked_answer(const struct asked *asked, int32_t code, struct bytes remark, struct bytes body)
+static void answer_write(struct conn *conn, const struct asked_later *asked, int32_t code,
+                         struct bytes remark, struct bytes body)
 {
-    struct conn *conn = asked->peer->conn;
-    if (!conn || asked->head->flag & FLAG_ONEWAY)
-        return;
     size_t size = HEAD_ROOM + 6 * remark.len;
-    uint8_t *space = conn_space(conn, size);
+    uint8_t *space = asked->oneway ? NULL : conn_space(conn, size);
     if (!space)
         return;
     struct wr w = wr_over(space, size);
     struct frame_out frame;
     frame_begin(
-        &frame, &w, asked->head->form,
+        &frame, &w, asked->form,
         &(struct head_start){
-            .code = code, .opaque = asked->head->opaque, .flag = FLAG_RESPONSE, .remark = remark});
+            .code = code, .opaque = asked->opaque, .flag = FLAG_RESPONSE, .remark = remark});
     frame_end_head(&frame, body.len);
     conn_used(conn, wr_len(&w));
     conn_write(conn, body);
@@ -268,6 +266,36 @@ void asked_answer(const struct asked *asked, int32_t code, struct bytes remark, 
 struct bytes asked_address(const struct asked *asked)
 {
     return bytes_of(asked->peer->address, asked->peer->address_len);
+}
+
+void asked_keep(const struct asked *asked, struct asked_later *out)
+{
+    const struct peer *peer = asked->peer;
+    *out = (struct asked_later){
+        .conn = peer->conn ? conn_id(peer->conn) : 0,
+        .opaque = asked->head->opaque,
+        .form = asked->head->form,
+        .oneway = (asked->head->flag & FLAG_ONEWAY) != 0,
+    };
+    if (peer->address_len < sizeof out->address)
+        memcpy(out->address, peer->address, peer->address_len);
+}
+
+void asked_answer(const struct asked *asked, int32_t code, struct bytes remark, struct bytes body)
+{
+    struct asked_later now;
+    asked_keep(asked, &now);
+    if (asked->peer->conn)
+        answer_write(asked->peer->conn, &now, code, remark, body);
+}
+
+void asked_answer_later(struct omq_client *client, const struct asked_later *asked, int32_t code,
+                        struct bytes remark, struct bytes body)
+{
+    loop_here(client->loop);
+    const struct peer *peer = map_get(&client->peers, bytes_str(asked->address));
+    if (peer && peer->conn && conn_is_open(peer->conn) && conn_id(peer->conn) == asked->conn)
+        answer_write(peer->conn, asked, code, remark, body);
 }
 
 static void frame_take(struct peer *peer, const struct head *head, struct bytes body)

@@ -336,6 +336,7 @@ static void locked(struct omq_consumer *consumer, const char *broker, struct byt
             continue;
         }
         lane->locked_ns = now;
+        lane->locked_ms = clock_ms(consumer->client->clock);
         if (!before)
             lane_ask_again(lane);
         lane_go(lane);

@@ -14,6 +14,18 @@ void serve(const struct asked *asked)
     case REQ_PUSH_REPLY_MESSAGE_TO_CLIENT:
         serve_reply(asked);
         break;
+    case REQ_RESET_CONSUMER_CLIENT_OFFSET:
+        serve_reset(asked);
+        break;
+    case REQ_GET_CONSUMER_STATUS_FROM_CLIENT:
+        serve_status(asked);
+        break;
+    case REQ_GET_CONSUMER_RUNNING_INFO:
+        serve_running_info(asked);
+        break;
+    case REQ_CONSUME_MESSAGE_DIRECTLY:
+        serve_directly(asked);
+        break;
     default:
         asked_answer(asked, RES_REQUEST_CODE_NOT_SUPPORTED,
                      BYTES("this client does not know the request"), (struct bytes){0});

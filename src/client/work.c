@@ -1,4 +1,5 @@
 /* work.c - messages on their way through the application's hands, and back. */
+#include "base/json.h"
 #include "client/consumer_int.h"
 
 #include <stdlib.h>
@@ -179,6 +180,7 @@ static void batch_expand(struct omq_batch *batch)
 /* Nobody but the one who has it knows it any more. */
 static void batch_free(struct omq_batch *batch)
 {
+    free(batch->direct);
     for (size_t i = 0; i < batch->n; i++)
         held_free(batch->held[i]);
     free(batch);
@@ -332,7 +334,51 @@ static void batch_gone(struct omq_batch *batch)
     list_remove(&batch->all);
     batch->lane->out--;
     batch->consumer->running--;
+    free(batch->direct);
     free(batch);
+}
+
+/* ---- out of turn ---- */
+
+static void direct_answer(const struct omq_batch *batch)
+{
+    struct omq_client *client = batch->consumer->client;
+    uint64_t begun = atomic_load_explicit(&batch->held[0]->begun_ns, memory_order_relaxed);
+    bool done = batch->readable > 0 && batch->result == OMQ_DONE;
+    struct buf body = buf_upto(1024);
+    struct json_out w = {.buf = &body};
+    json_open(&w);
+    json_bool_member(&w, "autoCommit", true);
+    json_text_member(&w, "consumeResult", done ? BYTES("CR_SUCCESS") : BYTES("CR_LATER"));
+    json_bool_member(&w, "order", batch->consumer->options.ordered);
+    json_int_member(&w, "spentTimeMills", (int64_t)((clock_ns(client->clock) - begun) / 1000000));
+    json_close(&w);
+    asked_answer_later(client, batch->direct, RES_SUCCESS, (struct bytes){0}, buf_bytes(&body));
+    buf_clear(&body);
+}
+
+/* In a lane of its own that was dropped already, so that whatever comes of the message is
+ * forgotten. */
+enum err work_direct(struct omq_consumer *consumer, struct held *held, struct asked_later *asked)
+{
+    enum err err = lane_open(consumer, &held->delivery.queue, 0);
+    struct lane *lane = err ? NULL : list_entry(consumer->lanes.head.prev, struct lane, link);
+    struct omq_batch *batch = lane ? batch_make(lane, 1) : NULL;
+    if (batch) {
+        held->done = held->taken = true;
+        batch->held[batch->n++] = held;
+        batch->direct = asked;
+        count(&consumer->client->stats.waiting, 1);
+        batch_give(batch);
+    }
+    if (lane)
+        lane_drop(lane);
+    if (!batch) {
+        held_free(held);
+        free(asked);
+        return ERR_NO_MEMORY;
+    }
+    return OK;
 }
 
 static void batch_back(struct post *post)
@@ -342,6 +388,8 @@ static void batch_back(struct post *post)
     struct lane *lane = batch->lane;
     bool all = batch->result == OMQ_DONE, failed = false;
     consumer->running++; /* ours, until we are done with it */
+    if (batch->direct)
+        direct_answer(batch);
     for (size_t i = 0; i < batch->n; i++) {
         struct held *held = batch->held[i];
         if (i < batch->readable && (all || i < batch->done)) {
@@ -357,6 +405,7 @@ static void batch_back(struct post *post)
         failed = true;
     }
     batch_gone(batch);
+    lane->consumed_ms = clock_ms(consumer->client->clock);
     if (lane->state != LANE_DROPPED && consumer->options.ordered && failed) {
         lane->suspended = true;
         timer_start(lane->again, (uint64_t)consumer->options.suspend_ms, 0);
@@ -371,7 +420,8 @@ static void batch_back(struct post *post)
 
 static bool of_lane(struct task *task, void *lane)
 {
-    return !lane || list_entry(task, struct omq_batch, task)->lane == lane;
+    const struct omq_batch *batch = list_entry(task, struct omq_batch, task);
+    return !lane || (batch->lane == lane && !batch->direct);
 }
 
 static void batch_unmake(struct omq_batch *batch)
@@ -384,7 +434,9 @@ static void batch_unmake(struct omq_batch *batch)
         atomic_fetch_sub_explicit(&batch->consumer->client->stats.waiting, 1, memory_order_relaxed);
         held_free(held);
     }
+    struct lane *lane = batch->lane;
     batch_gone(batch);
+    lane_let_go(lane);
 }
 
 static void recall(struct omq_consumer *consumer, const struct lane *lane)

@@ -55,6 +55,9 @@ struct client_check {
 
 must_check enum err client_check_read(struct bytes body, struct arena *arena,
                                       struct client_check *out);
+void client_check_write(struct buf *out, const struct client_check *check);
+struct json_out;
+void subscription_write(struct json_out *w, const struct heart_subscription *sub);
 
 /* ---- REGISTER_BROKER ---- */
 
@@ -108,7 +111,6 @@ void lock_batch_write(struct buf *out, const struct lock_batch *batch);
 void locked_write(struct buf *out, const struct queue_name *queues, size_t n);
 must_check enum err locked_read(struct bytes body, struct arena *arena, struct queue_name **out,
                                 size_t *n);
-struct json_out;
 void queue_name_write(struct json_out *w, const struct queue_name *queue);
 
 /* ---- POP ---- */
@@ -146,6 +148,20 @@ struct mode_body {
     int32_t share;
 };
 must_check enum err mode_body_read(struct bytes body, struct arena *arena, struct mode_body *out);
+
+/* ---- offsets of queues ---- */
+
+/* {"<name>":{{queue}:5,…}}: RESET_CONSUMER_CLIENT_OFFSET ("offsetTable"),
+ * GET_CONSUMER_STATUS_FROM_CLIENT ("messageQueueTable"), the file of a broadcast consumer. Some
+ * brokers write a list of queues instead, each with its offset inside; that is read as well. */
+struct queue_offset {
+    struct queue_name queue;
+    int64_t offset; /* not negative */
+};
+must_check enum err queue_offsets_read(struct bytes body, const char *name, struct arena *arena,
+                                       struct queue_offset **out, size_t *n);
+void queue_offsets_write(struct buf *out, const char *name, const struct queue_offset *offsets,
+                         size_t n);
 
 /* ---- groups ---- */
 

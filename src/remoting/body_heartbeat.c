@@ -109,7 +109,7 @@ enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat
 
 /* ---- writing, for the client ---- */
 
-static void subscription_write(struct json_out *w, const struct heart_subscription *sub)
+void subscription_write(struct json_out *w, const struct heart_subscription *sub)
 {
     json_open(w);
     json_bool_member(w, "classFilterMode", false);
@@ -188,4 +188,17 @@ enum err client_check_read(struct bytes body, struct arena *arena, struct client
     if (!err)
         *out = c;
     return err;
+}
+
+void client_check_write(struct buf *out, const struct client_check *check)
+{
+    struct json_out w = {.buf = out};
+    json_open(&w);
+    json_text_member(&w, "clientId", check->client_id);
+    json_text_member(&w, "group", check->group);
+    if (check->has_sub) {
+        json_key(&w, "subscriptionData");
+        subscription_write(&w, &check->sub);
+    }
+    json_close(&w);
 }

@@ -1,5 +1,5 @@
-/* body_lock.c - LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: which queues a client of a group asks for, and
- * which it got. */
+/* body_lock.c - lists and tables of queues: LOCK_BATCH_MQ and UNLOCK_BATCH_MQ (which queues a
+ * client of a group asks for, and which it got), offsets. */
 #include "base/json.h"
 #include "remoting/bodies_int.h"
 
@@ -94,4 +94,55 @@ enum err locked_read(struct bytes body, struct arena *arena, struct queue_name *
     const struct json *doc;
     enum err err = object_parse(body, arena, &doc);
     return err ? err : queue_names_read(json_member(doc, "lockOKMQSet"), arena, out, n);
+}
+
+/* ---- offsets ---- */
+
+static enum err queue_offset_read(const struct json *item, bool table, struct queue_offset *out)
+{
+    const struct json *queue = table ? item->key : item;
+    enum err err = queue ? queue_name_read(queue, &out->queue) : ERR_MALFORMED;
+    out->offset = json_int(table ? item : json_member(item, "offset"), -1);
+    return err || out->offset >= 0 ? err : ERR_MALFORMED;
+}
+
+enum err queue_offsets_read(struct bytes body, const char *name, struct arena *arena,
+                            struct queue_offset **out, size_t *n)
+{
+    const struct json *doc;
+    enum err err = object_parse(body, arena, &doc);
+    if (err)
+        return err;
+    const struct json *list = json_member(doc, name);
+    bool table = list && list->type == JSON_OBJECT;
+    if (!table && !(list && list->type == JSON_ARRAY))
+        return ERR_MALFORMED;
+    struct queue_offset *all = arena_alloc(arena, (list->n + 1) * sizeof *all);
+    if (!all)
+        return ERR_TOO_BIG;
+    size_t i = 0;
+    json_each(item, list) {
+        err = queue_offset_read(item, table, &all[i++]);
+        if (err)
+            return err;
+    }
+    *out = all;
+    *n = i;
+    return OK;
+}
+
+void queue_offsets_write(struct buf *out, const char *name, const struct queue_offset *offsets,
+                         size_t n)
+{
+    struct json_out w = {.buf = out};
+    json_open(&w);
+    json_key(&w, name);
+    json_open(&w);
+    for (size_t i = 0; i < n; i++) {
+        queue_name_write(&w, &offsets[i].queue);
+        json_key_object(&w);
+        json_put_int(&w, offsets[i].offset);
+    }
+    json_close(&w);
+    json_close(&w);
 }

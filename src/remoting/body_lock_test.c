@@ -75,6 +75,42 @@ static void refuses_what_names_no_queue(void **state)
         assert_int_equal(read_it(bytes_str(bad[i]), &d->arena), ERR_MALFORMED);
 }
 
+/* What is written is read back; the list of those who write no tables is read as well. */
+static void tells_offsets_of_queues(void **state)
+{
+    struct desk *d = *state;
+    struct queue_offset given[] = {{{BYTES("T"), BYTES("broker-a"), 0}, 5},
+                                   {{BYTES("T"), BYTES("broker-a"), 1}, INT64_MAX}};
+    queue_offsets_write(&d->out, "offsetTable", given, 2);
+    assert_true(bytes_equal(
+        buf_bytes(&d->out),
+        BYTES(
+            "{\"offsetTable\":{{\"brokerName\":\"broker-a\",\"queueId\":0,\"topic\":\"T\"}:5,"
+            "{\"brokerName\":\"broker-a\",\"queueId\":1,\"topic\":\"T\"}:9223372036854775807}}")));
+    struct queue_offset *read;
+    size_t n;
+    assert_int_equal(queue_offsets_read(buf_bytes(&d->out), "offsetTable", &d->arena, &read, &n),
+                     OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(read[1].offset, INT64_MAX);
+    assert_int_equal(read[1].queue.queue_id, 1);
+    assert_int_equal(
+        queue_offsets_read(BYTES("{\"offsetTable\":[{\"brokerName\":\"b\",\"offset\":7,"
+                                 "\"queueId\":3,\"topic\":\"T\"}]}"),
+                           "offsetTable", &d->arena, &read, &n),
+        OK);
+    assert_int_equal(read[0].offset, 7);
+    static const char *const bad[] = {"{}",
+                                      "{\"offsetTable\":5}",
+                                      "{\"offsetTable\":{\"x\":5}}",
+                                      "{\"offsetTable\":{0:5}}",
+                                      "{\"offsetTable\":{{\"topic\":\"T\",\"queueId\":0}:-1}}",
+                                      "{\"offsetTable\":{{\"topic\":\"T\",\"queueId\":0}:null}}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(queue_offsets_read(bytes_str(bad[i]), "offsetTable", &d->arena, &read, &n),
+                         ERR_MALFORMED);
+}
+
 static void keeps_the_laws_of_readers(void **state)
 {
     struct desk *d = *state;
@@ -86,8 +122,11 @@ static void keeps_the_laws_of_readers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(reads_what_a_java_client_sends),     CASE(writes_what_it_read),
-        CASE(writes_the_queues_that_were_locked), CASE(refuses_what_names_no_queue),
+        CASE(reads_what_a_java_client_sends),
+        CASE(writes_what_it_read),
+        CASE(writes_the_queues_that_were_locked),
+        CASE(refuses_what_names_no_queue),
+        CASE(tells_offsets_of_queues),
         CASE(keeps_the_laws_of_readers),
     };
     return cmocka_run_group_tests_name("body_lock", tests, NULL, NULL);

@@ -120,6 +120,25 @@ static void pop(struct bytes body, struct arena *arena)
     (void)(pop_handle_read(body, &h) == OK);
 }
 
+static void offsets(struct bytes body, struct arena *arena)
+{
+    struct queue_offset *read, *again;
+    size_t n, n_again;
+    enum err err = queue_offsets_read(body, "offsetTable", arena, &read, &n);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    if (err || body.len > 4096)
+        return;
+    struct buf out = buf_upto(ROOM);
+    queue_offsets_write(&out, "offsetTable", read, n);
+    invariant(queue_offsets_read(buf_bytes(&out), "offsetTable", arena, &again, &n_again) == OK);
+    invariant(n == n_again);
+    for (size_t i = 0; i < n; i++) {
+        invariant(read[i].offset >= 0);
+        invariant(read[i].offset == again[i].offset);
+    }
+    buf_clear(&out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -149,6 +168,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 8:
         locks(body, &arena);
+        offsets(body, &arena);
         break;
     case 9:
         pop(body, &arena);
