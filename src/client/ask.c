@@ -178,31 +178,31 @@ int omq_offset_at(struct omq_client *client, const struct omq_queue *queue, int6
 
 enum err delivery_make(const struct record *record, struct bytes broker, struct omq_delivery **out)
 {
-    struct parcel *parcel = parcel_make(record->body);
+    size_t size = record->topic.len + broker.len + 2;
+    char *names = malloc(size);
+    if (!names)
+        return ERR_NO_MEMORY;
+    struct wr w = wr_over(names, size);
+    wr_bytes_of(&w, record->topic);
+    wr_u8(&w, 0);
+    wr_bytes_of(&w, broker);
+    wr_u8(&w, 0);
+    const struct omq_queue queue = {
+        .topic = names, .broker = names + record->topic.len + 1, .id = record->queue_id};
+    struct parcel *parcel = parcel_make(record->body, &queue);
+    free(names);
     if (!parcel)
         return ERR_NO_MEMORY;
     struct record whole = *record;
     whole.body = bytes_of(parcel->bytes, parcel->len);
-    char *names = malloc(record->topic.len + broker.len + 2);
     struct held *held = NULL;
-    enum err err = names ? OK : ERR_NO_MEMORY;
-    if (!err) {
-        struct wr w = wr_over(names, record->topic.len + broker.len + 2);
-        wr_bytes_of(&w, record->topic);
-        wr_u8(&w, 0);
-        wr_bytes_of(&w, broker);
-        wr_u8(&w, 0);
-        const struct omq_queue queue = {
-            .topic = names, .broker = names + record->topic.len + 1, .id = record->queue_id};
-        err = held_make(parcel, &whole, &queue, &held);
-    }
+    enum err err = held_make(parcel, &whole, &held);
     if (!err)
         err = held_expand(held);
     if (!err && !(*out = omq_delivery_copy(&held->delivery)))
         err = ERR_NO_MEMORY;
     held_free(held);
     counted_drop(&parcel->counted);
-    free(names);
     return err;
 }
 

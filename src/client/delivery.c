@@ -123,7 +123,6 @@ enum err held_make(struct parcel *parcel, const struct record *r, struct held **
     held->position = r->position;
     held->reconsumed = r->reconsume_times;
     held->sys_flag = r->sys_flag;
-    held->damaged = r->body.len > 0 && !record_body_intact(r);
     counted_hold(&parcel->counted);
     *out = held;
     return OK;

@@ -356,6 +356,7 @@ static bool record_take(struct lane *lane, struct parcel *parcel, const struct r
     struct held *held;
     if (record->queue_offset >= end || held_make(parcel, record, &held))
         return false;
+    held->damaged = record->body.len > 0 && !record_body_intact(record);
     lane->seen = record->queue_offset + 1;
     const struct sub *sub = sub_find(lane->consumer, lane->queue.topic);
     if (sub && !lane->retry && !sub_wants(sub, held->delivery.tag))
