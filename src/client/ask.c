@@ -31,7 +31,7 @@ static void question_answered(struct call *call, const struct answer *answer)
     } else if (answer->head->code != RES_SUCCESS) {
         question_end(q, omq_refused(&q->why, answer->head, request_name(q->request)));
     } else {
-        question_end(q, q->got(q, answer));
+        question_end(q, q->got ? q->got(q, answer) : OMQ_OK);
     }
 }
 
@@ -44,7 +44,8 @@ static void put_fields(const struct call *call, struct frame_out *f)
 
 static void question_send(struct question *q, struct bytes address)
 {
-    q->call = (struct call){.code = q->request, .put = put_fields, .done = question_answered};
+    q->call = (struct call){
+        .code = q->request, .put = put_fields, .body = q->body, .done = question_answered};
     for (size_t i = 0; i < q->n_fields; i++)
         q->call.room += q->fields[i].value.len;
     call_start(q->client, address, &q->call, question_left_ms(q));
@@ -71,7 +72,7 @@ static void question_routed(struct route_want *want, struct topic_route *route,
     }
     struct bytes address = {0};
     for (size_t i = 0; i < route->n_brokers; i++)
-        if (bytes_equal(route->brokers[i].name, q->broker))
+        if (q->broker.len == 0 || bytes_equal(route->brokers[i].name, q->broker))
             address = route->brokers[i].master;
     if (address.len > 0)
         question_send(q, address); /* a peer keeps a copy of it */

@@ -333,12 +333,14 @@ bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *
 struct question {
     struct omq_client *client;
     int32_t request;
-    struct bytes topic, broker;  /* the master of this broker, found by the route of the topic */
+    struct bytes topic, broker;  /* the master of this broker (empty: of any), by the route of the
+                                    topic */
     char address[ADDR_TEXT_MAX]; /* or this one; empty: by route */
     struct field fields[QUESTION_FIELDS]; /* stay until the end */
     size_t n_fields;
+    struct bytes body;   /* likewise */
     uint64_t timeout_ms; /* 0: the client's */
-    /* Loop: takes what it needs from an answer that says SUCCESS. */
+    /* Loop: takes what it needs from an answer that says SUCCESS. NULL: nothing. */
     int (*got)(struct question *question, const struct answer *answer);
 
     /* Its own. */

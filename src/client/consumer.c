@@ -7,6 +7,7 @@
 #define COMMIT_EVERY_MS 5000
 #define LOCK_EVERY_MS   20000
 #define EXPIRY_EVERY_MS 1000
+#define CHECK_MAX       (1u << 20)
 #define THREADS_MAX     1000 /* Java's limits */
 #define BATCH_MAX       1024
 
@@ -107,6 +108,51 @@ int subscription_check(const struct omq_subscription *s, struct omq_error *why)
     return OMQ_OK;
 }
 
+/* A broker says whether it understands the expression. Where none can be asked, the heartbeats will
+ * tell. */
+static int sql_check(struct omq_client *client, const char *group, const struct omq_subscription *s,
+                     struct omq_error *why)
+{
+    const struct client_check check = {
+        .client_id = bytes_str(client->id),
+        .group = bytes_str(group),
+        .has_sub = true,
+        .sub = {.topic = bytes_str(s->topic),
+                .expression = bytes_str(s->expression),
+                .expression_type = BYTES("SQL92"),
+                .version = clock_ms(client->clock)},
+    };
+    struct buf body = buf_upto(CHECK_MAX);
+    client_check_write(&body, &check);
+    struct question question = {
+        .client = client,
+        .request = REQ_CHECK_CLIENT_CONFIG,
+        .topic = bytes_str(s->topic),
+        .body = buf_bytes(&body),
+    };
+    struct omq_error refusal = {0};
+    int code = body.err ? OMQ_OK : question_ask(&question, &refusal);
+    buf_clear(&body);
+    if (!code || refusal.response_code == 0 ||
+        refusal.response_code == RES_REQUEST_CODE_NOT_SUPPORTED)
+        return OMQ_OK;
+    code = omq_fail(why, OMQ_INVALID, "a broker does not take the expression of topic %s: %s",
+                    s->topic, refusal.text);
+    if (why)
+        why->response_code = refusal.response_code;
+    return code;
+}
+
+static int sql_check_all(struct omq_client *client, const struct omq_consumer_options *o,
+                         struct omq_error *why)
+{
+    int code = OMQ_OK;
+    for (size_t i = 0; !code && i < o->n_subscriptions; i++)
+        if (o->subscriptions[i].sql)
+            code = sql_check(client, o->group, &o->subscriptions[i], why);
+    return code;
+}
+
 /* ---- opening ---- */
 
 static void defaults(struct omq_consumer_options *o)
@@ -159,6 +205,7 @@ static void consumer_free(struct omq_consumer *consumer)
     free(consumer->retry_topic);
     free(consumer->rooms);
     free(consumer->config_queues);
+    local_close(consumer->local);
     room_clear(&consumer->room);
     free(consumer);
 }
@@ -304,7 +351,7 @@ static void join(void *user)
     rebalance(consumer);
 }
 
-enum err consumer_begin(struct omq_consumer *consumer)
+enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why)
 {
     struct omq_client *client = consumer->client;
     defaults(&consumer->options);
@@ -315,6 +362,8 @@ enum err consumer_begin(struct omq_consumer *consumer)
     list_init(&consumer->lanes);
     list_init(&consumer->batches);
     struct joining joining = {.consumer = consumer, .err = consumer_fill(consumer)};
+    if (!joining.err && consumer->options.spread == OMQ_BROADCAST)
+        joining.err = local_open(consumer, why);
     if (!joining.err && consumer->options.handle)
         joining.err =
             hands_open(client, (unsigned)consumer->options.threads, false, &consumer->hands);
@@ -337,13 +386,20 @@ int omq_consumer_open(struct omq_client *client, const struct omq_consumer_optio
         return code;
     if (pthread_equal(pthread_self(), client->thread))
         return omq_fail(why, OMQ_MISUSE, "a consumer cannot be opened from this callback");
+    code = sql_check_all(client, options, why);
+    if (code)
+        return code;
     struct omq_consumer *consumer = calloc(1, sizeof *consumer);
     if (!consumer)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a consumer");
     consumer->client = client;
     consumer->options = *options;
     consumer->commit_every_ms = COMMIT_EVERY_MS;
-    enum err err = consumer_begin(consumer);
+    if (why)
+        *why = (struct omq_error){0};
+    enum err err = consumer_begin(consumer, why);
+    if (err && why && why->code)
+        return why->code;
     if (err)
         return omq_fail(why, omq_code_of(err), "consumer %s cannot be opened: %s", options->group,
                         err_text(err));
@@ -491,6 +547,8 @@ int consumer_subscribe(struct omq_consumer *consumer, const struct omq_subscript
                        struct omq_error *why)
 {
     int code = subscription_check(s, why);
+    if (!code && s->sql)
+        code = sql_check(consumer->client, consumer->group, s, why);
     if (code)
         return code;
     struct change change = {.consumer = consumer, .topic = s->topic};

@@ -94,6 +94,7 @@ struct omq_consumer {
     char *group, *retry_topic, *rooms;
     struct omq_queue *config_queues; /* copies; their texts are behind them */
     struct hands *hands;             /* NULL: the application takes batches itself */
+    struct local *local;             /* broadcast: its own offsets */
     bool reads;                      /* it is a reader: reader.c */
     int commit_every_ms;             /* -1: never by itself */
 
@@ -125,7 +126,8 @@ void consumer_calm(struct omq_consumer *consumer);
 void consumers_free(struct omq_client *client); /* those that were closed */
 
 /* For readers, which are consumers of another face. */
-must_check enum err consumer_begin(struct omq_consumer *consumer);
+/* It owns `consumer`, also when it fails. */
+must_check enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why);
 void consumer_end(struct omq_consumer *consumer);
 int subscription_check(const struct omq_subscription *s, struct omq_error *why);
 int consumer_subscribe(struct omq_consumer *consumer, const struct omq_subscription *s,
@@ -253,6 +255,16 @@ void locks_renew(struct omq_consumer *consumer);                       /* loop: 
 void unlock(struct lane *lane);                                        /* loop */
 void lanes_lose(struct omq_consumer *consumer, const char *topic);     /* loop: unsubscribed */
 void consumers_changed(struct omq_client *client, struct bytes group); /* loop, code 40 */
+
+/* ---- broadcast: local.c ---- */
+
+/* Reads what this client has kept of its group. ERR_NO_MEMORY, ERR_DAMAGED, ERR_IO; `why` has the
+ * sentence. */
+must_check enum err local_open(struct omq_consumer *consumer, struct omq_error *why);
+/* Loop. -1: nothing is kept. */
+int64_t local_offset(const struct omq_consumer *consumer, const struct omq_queue *queue);
+void local_save(struct omq_consumer *consumer); /* loop: if something has changed */
+void local_close(struct local *local);
 
 /* ---- what brokers ask of consumers: serve_consumer.c. Loop ---- */
 

@@ -71,21 +71,28 @@ static void bound_known(struct call *call, const struct answer *answer)
         begin_at(lane, offset < 0 ? 0 : offset);
 }
 
+/* Nobody has kept how far it came. What the group was given back is never old news. */
+static void start_anew(struct lane *lane)
+{
+    int start = lane->consumer->options.start;
+    if (lane->retry || lane->begun || start == OMQ_FROM_FIRST)
+        begin_at(lane, 0);
+    else
+        ask(lane, start == OMQ_FROM_TIME ? REQ_SEARCH_OFFSET_BY_TIMESTAMP : REQ_GET_MAX_OFFSET,
+            bound_known);
+}
+
 static void stored_known(struct call *call, const struct answer *answer)
 {
     struct lane *lane = list_entry(call, struct lane, call);
     int64_t offset;
     if (!question_over(lane, answer, &offset))
         return;
-    int start = lane->consumer->options.start;
     if (offset >= 0) {
         lane->told = offset;
         begin_at(lane, offset);
-    } else if (lane->retry || lane->begun || start == OMQ_FROM_FIRST) {
-        begin_at(lane, 0); /* what the group was given back is never old news */
     } else {
-        ask(lane, start == OMQ_FROM_TIME ? REQ_SEARCH_OFFSET_BY_TIMESTAMP : REQ_GET_MAX_OFFSET,
-            bound_known);
+        start_anew(lane);
     }
 }
 
@@ -112,7 +119,14 @@ static void ask(struct lane *lane, int32_t code, void (*done)(struct call *, con
 
 void offsets_start(struct lane *lane)
 {
-    ask(lane, REQ_QUERY_CONSUMER_OFFSET, stored_known);
+    struct omq_consumer *consumer = lane->consumer;
+    int64_t kept = consumer->local ? local_offset(consumer, &lane->queue) : -1;
+    if (kept >= 0)
+        begin_at(lane, kept);
+    else if (!consumer->local)
+        ask(lane, REQ_QUERY_CONSUMER_OFFSET, stored_known);
+    else
+        start_anew(lane);
 }
 
 /* ---- telling ---- */
@@ -173,7 +187,7 @@ void offset_tell(struct lane *lane)
 {
     int64_t offset = lane_offset(lane);
     if (offset < 0 || offset == lane->told || lane->consumer->options.spread != OMQ_CLUSTER)
-        return; /* a broadcast's offsets are its own: broadcast.c */
+        return; /* a broadcast's offsets are its own: local.c */
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);
     struct telling telling = {
@@ -189,6 +203,7 @@ void offset_tell(struct lane *lane)
 
 void offsets_tell(struct omq_consumer *consumer)
 {
+    local_save(consumer);
     list_each(k, &consumer->lanes)
         offset_tell(list_entry(k, struct lane, link));
 }
@@ -252,6 +267,7 @@ static void lane_settle(struct lane *lane)
 
 void offsets_settle(struct omq_consumer *consumer)
 {
+    local_save(consumer);
     if (consumer->options.spread != OMQ_CLUSTER)
         return;
     list_each(k, &consumer->lanes)

@@ -16,7 +16,7 @@ from interop import plays, stage  # noqa: E402
 from interop.plays import numbered, texts  # noqa: E402
 from interop.stage import unique  # noqa: E402
 
-CLOSED, TIMEOUT, MISUSE, NOT_FOUND = 15, 4, 2, 13
+INVALID, MISUSE, TIMEOUT, NOT_FOUND, CLOSED = 1, 2, 4, 13, 15
 RESET_OFFSET = 222
 
 play = plays.Once(lambda: plays.Play(plays.stage(), puppet.start_c))
@@ -103,6 +103,107 @@ def _():
 @tap.test("RM-10: a group goes on where it stopped, also when the broker was restarted")
 def _():
     plays.offsets_survive(own(), restart=True)
+
+
+@tap.test("an SQL92 expression that the broker does not understand is refused at once")
+def _():
+    p = play()
+    topic = p.topic("BadSql")
+    words = refused(INVALID, p.consumer, "badsql", topic, kind="SQL92", expression="price > > 5")
+    tap.check(topic in words, "it names the topic: %s" % words)
+    consumer = p.consumer("goodsql", topic)
+    refused(INVALID, p.main.call, "subscribe", name=consumer, topic=topic, kind="SQL92", expression="a = ")
+    p.stop(consumer)
+
+
+# Broadcasting -------------------------------------------------------------------------------------------------------
+
+@tap.test("RM-7, LB-10: broadcasting reaches every member")
+def _():
+    plays.broadcast_reaches_all(play())
+
+
+@tap.test("a new group begins at the first message, at the last, or at a time")
+def _():
+    plays.begins_where_told(play())
+
+
+@tap.test("a broadcast member that keeps its name goes on where it stopped, from a file as Java writes it")
+def _():
+    p = play()
+    topic, group = p.topic("Keep"), unique("keep")
+    options = {"broadcast": True, "instance": "kept", "ip": "10.1.2.3"}
+    p.send(*numbered(topic, 0, 8))
+    one = p.puppet("keeper1")
+    first = p.consumer("keep1", topic, group, on=one, **options)
+    p.wait_bodies(first, texts(0, 8), one)
+    one.end()
+    tap.unwatch(one)
+    file = pathlib.Path(one.home, ".rocketmq_offsets", "10.1.2.3@kept", group, "offsets.json")
+    table = remoting.loads(file.read_text())["offsetTable"]
+    tap.equal(sum(table.values()), 9, "offsets in %s" % table)
+    p.send(*numbered(topic, 8, 8))
+    for turn, spoil in enumerate(("nothing", "file", "both")):
+        if spoil != "nothing":
+            for path in [file, file.with_name("offsets.json.bak")][:2 if spoil == "both" else 1]:
+                path.write_text("{" if spoil == "file" else "")
+        two = p.puppet("keeper2%d" % turn)
+        options["state_dir"] = str(file.parent.parent.parent)
+        if spoil == "both":
+            words = refused(INVALID, p.consumer, "keep3", topic, group, on=two, **options)
+            tap.check("offsets.json" in words, "it names the file: %s" % words)
+        else:
+            again = p.consumer("keep2%d" % turn, topic, group, on=two, **options)
+            p.wait_bodies(again, texts(8, 8), two)
+            if spoil == "nothing":
+                tap.equal(sorted(p.bodies(again, two), key=int), texts(8, 8), "bodies")
+        two.end()
+        tap.unwatch(two)
+
+
+@tap.test("RT-1: broadcasting has no retry: what fails is passed over, and consumption goes on")
+def _():
+    p = play()
+    topic, group = p.topic("NoRetry"), unique("noretry")
+    consumer = p.consumer("noretry", topic, group, broadcast=True, fail_below=100)
+    p.send(*numbered(topic, 0, 10))
+    p.wait_bodies(consumer, texts(0, 10))
+    p.stop(consumer)
+    tap.equal(sorted(p.bodies(consumer), key=int), texts(0, 10), "bodies")
+    tap.equal(p.stage.records("%RETRY%" + group), [], "messages that were given back")
+
+
+# What operators ask -------------------------------------------------------------------------------------------------
+
+def ask_client(p, code, **ext):
+    """A question to a client, through the broker."""
+    with remoting.Client(p.stage.broker_address()) as client:
+        answer = client.request(code, ext, timeout=20)
+        tap.equal(answer.code, remoting.SUCCESS, "code (%s)" % answer.remark)
+        return answer.json()
+
+
+@tap.test("an operator sees how far a consumer is, what it subscribes to, and can have it handle one message")
+def _():
+    p = play()
+    topic, group = p.topic("Asked"), unique("asked")
+    p.main.call("client", name="asked_client", instance="asked", ip="10.1.1.1")
+    consumer = p.consumer("asked", topic, group, client="asked_client", expression="a || b")
+    [sent] = p.send(puppet.message(topic, "one", tag="a"))
+    p.wait_bodies(consumer, ["one"])
+    info = ask_client(p, 307, consumerGroup=group, clientId="10.1.1.1@asked", jstackEnable=False)
+    tap.equal(info["properties"]["PROP_CONSUME_TYPE"], "CONSUME_PASSIVELY", "type")
+    tap.equal(len(info["mqTable"]), 5, "queues: four and that of retries")
+    tap.equal({each["subString"] for each in info["subscriptionSet"]}, {"a || b", "*"}, "subscriptions")
+    if not p.stage.ours:
+        status = ask_client(p, 223, topic=topic, group=group, clientAddr="10.1.1.1@asked")
+        tap.equal(sum(status["consumerTable"]["10.1.1.1@asked"].values()), 2, "offsets")
+    result = ask_client(p, 309, consumerGroup=group, clientId="10.1.1.1@asked", msgId=sent["offset_id"], topic=topic,
+                        brokerName=sent["broker"])
+    tap.equal(result["consumeResult"], "CR_SUCCESS", "result")
+    process.wait_until(lambda: p.bodies(consumer) == ["one", "one"], 10, "the message was handled once more")
+    p.stop(consumer)
+    p.main.call("stop", name="asked_client")
 
 
 # Tags ---------------------------------------------------------------------------------------------------------------

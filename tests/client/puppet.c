@@ -324,7 +324,5 @@ int main(void)
     reap(true);
     for (size_t i = n_things; i > 0; i--)
         thing_close(things[i - 1].name);
-    for (size_t i = 0; i < n_scripts; i++)
-        free(scripts[i]);
     return 0;
 }

@@ -44,7 +44,7 @@ void thing_add(const char *name, void *thing, void (*close)(void *thing));
 void *thing_find(const char *name); /* NULL: there is none */
 void *thing_take(const char *name); /* it is the caller's now */
 void thing_close(const char *name);
-void scripts_keep(void *script); /* freed at the end */
+void scripts_keep(void *script); /* for good: handlers may outlive everything else */
 
 /* A received message, as the test hears of it. */
 void delivery_write(struct json_out *w, const struct omq_delivery *d);

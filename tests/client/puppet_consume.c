@@ -11,7 +11,6 @@
 /* ---- what a handler does ---- */
 
 struct script {
-    struct omq_consumer *consumer;
     char name[64], hang_at[64], ledger[256];
     int64_t fail_below, work_ms, done;
     bool quiet, pause_self;
@@ -91,7 +90,7 @@ static int handle(void *user, const struct omq_delivery *const *messages, size_t
 {
     const struct script *s = user;
     if (s->pause_self)
-        omq_consumer_pause(s->consumer); /* a callback may */
+        omq_consumer_pause(thing_find(s->name)); /* a callback may */
     for (size_t i = 0; i < n; i++) {
         int result = perform(s, messages[i]);
         if (result != OMQ_DONE) {
@@ -150,7 +149,7 @@ static int play_consumer(struct command *c)
     int code = client_of(c, &client);
     if (code)
         return code;
-    struct script *s = calloc(1, sizeof *s); /* as long as the program */
+    struct script *s = calloc(1, sizeof *s); /* as long as the program: a handler may outlive all */
     if (!s)
         abort();
     text_into(s->name, sizeof s->name, c, "name");
@@ -194,7 +193,6 @@ static int play_consumer(struct command *c)
         free(s);
         return code;
     }
-    s->consumer = consumer;
     thing_add(s->name, consumer, close_consumer);
     scripts_keep(s);
     return OMQ_OK;
