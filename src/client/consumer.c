@@ -515,7 +515,7 @@ struct change {
     struct omq_consumer *consumer;
     struct sub *sub;   /* NULL: none */
     const char *topic; /* the one that goes, or is changed */
-    bool found;
+    bool found, refused;
 };
 
 static void sub_drop(struct sub *sub)
@@ -531,6 +531,10 @@ static void change_here(void *user)
 {
     struct change *change = user;
     struct omq_consumer *consumer = change->consumer;
+    if (consumer->assigned) {
+        change->refused = true;
+        return;
+    }
     struct sub *old = sub_find(consumer, change->topic);
     change->found = old != NULL;
     if (old)
@@ -560,6 +564,10 @@ int consumer_subscribe(struct omq_consumer *consumer, const struct omq_subscript
     }
     client_on_loop(consumer->client, change_here, &change);
     consumer_left(consumer);
+    if (change.refused) {
+        sub_free(change.sub);
+        return omq_fail(why, OMQ_MISUSE, "reader %s was given its queues", consumer->group);
+    }
     return OMQ_OK;
 }
 

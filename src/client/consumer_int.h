@@ -246,13 +246,19 @@ void offsets_start(struct lane *lane);              /* finds where to begin, the
 void offsets_tell(struct omq_consumer *consumer);   /* loop: all lanes, without waiting */
 void offset_tell(struct lane *lane);                /* one */
 void offsets_settle(struct omq_consumer *consumer); /* loop: all, with answers, as `running` */
+void offset_say(struct lane *lane); /* as offset_tell, also if it does not commit by itself */
+/* Loop: one, with an answer, of which `over` (or NULL) hears. False: there is nothing to tell, or
+ * nobody. */
+bool offset_settle(struct lane *lane, void (*over)(void *user, const struct answer *answer),
+                   void *user);
 /* Tells the broker that everything before `offset` is done, and calls `done` with its answer.
  * False: nobody can be told. */
 must_check bool offset_tell_first(struct lane *lane, int64_t offset,
                                   void (*done)(struct call *, const struct answer *));
-void rebalance(struct omq_consumer *consumer);                         /* loop */
-void locks_renew(struct omq_consumer *consumer);                       /* loop: of all lanes */
-void unlock(struct lane *lane);                                        /* loop */
+void rebalance(struct omq_consumer *consumer);   /* loop */
+void route_of_sub(struct sub *sub);              /* loop: asks for it, unless that is under way */
+void locks_renew(struct omq_consumer *consumer); /* loop: of all lanes */
+void unlock(struct lane *lane);                  /* loop */
 void lanes_lose(struct omq_consumer *consumer, const char *topic);     /* loop: unsubscribed */
 void consumers_changed(struct omq_client *client, struct bytes group); /* loop, code 40 */
 

@@ -34,7 +34,7 @@ static enum err consumer_describe(const struct omq_consumer *consumer, struct ar
     *out = (struct heart_consumer){
         .group = bytes_str(consumer->group),
         .from_where = bytes_str(starts[consumer->options.start]),
-        .type = CONSUME_PASSIVELY,
+        .type = consumer->reads ? CONSUME_ACTIVELY : CONSUME_PASSIVELY,
         .model = consumer->options.spread == OMQ_BROADCAST ? MODEL_BROADCASTING : MODEL_CLUSTERING,
         .subs = arena_alloc(arena, (n + 1) * sizeof *out->subs),
     };
@@ -65,9 +65,9 @@ static enum err describe(const struct omq_client *client, struct arena *arena, s
         h->producers[h->n_producers++] = bytes_str(list_entry(k, struct omq_producer, link)->group);
     enum err err = OK;
     list_each(k, &client->consumers) {
-        if (!err)
-            err = consumer_describe(list_entry(k, struct omq_consumer, link), arena,
-                                    &h->consumers[h->n_consumers++]);
+        const struct omq_consumer *consumer = list_entry(k, struct omq_consumer, link);
+        if (!err && !consumer->assigned && !list_empty(&consumer->subs))
+            err = consumer_describe(consumer, arena, &h->consumers[h->n_consumers++]);
     }
     return err;
 }

@@ -316,7 +316,7 @@ static void pull(struct lane *lane)
     if (!address.len) {
         if (route)
             counted_drop(&route->counted);
-        lane_rest(lane, REST_TROUBLE_MS);
+        lane_rest(lane, REST_UNKNOWN_MS);
         return;
     }
     lane->state = LANE_PULLING;

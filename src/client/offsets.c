@@ -183,7 +183,7 @@ bool offset_tell_first(struct lane *lane, int64_t offset,
     return address.len > 0;
 }
 
-void offset_tell(struct lane *lane)
+void offset_say(struct lane *lane)
 {
     int64_t offset = lane_offset(lane);
     if (offset < 0 || offset == lane->told || lane->consumer->options.spread != OMQ_CLUSTER)
@@ -201,6 +201,12 @@ void offset_tell(struct lane *lane)
         counted_drop(&route->counted);
 }
 
+void offset_tell(struct lane *lane)
+{
+    if (lane->consumer->commit_every_ms > 0)
+        offset_say(lane);
+}
+
 void offsets_tell(struct omq_consumer *consumer)
 {
     local_save(consumer);
@@ -208,13 +214,14 @@ void offsets_tell(struct omq_consumer *consumer)
         offset_tell(list_entry(k, struct lane, link));
 }
 
-/* ---- at the end ---- */
+/* ---- telling, with an answer ---- */
 
 struct settling {
     struct call call;
-    struct lane *lane;
-    struct omq_consumer *consumer;
+    struct lane *lane; /* its own count in lane.out keeps it */
     int64_t offset;
+    void (*over)(void *user, const struct answer *answer);
+    void *user;
 };
 
 static void put_settling(const struct call *call, struct frame_out *f)
@@ -226,25 +233,31 @@ static void put_settling(const struct call *call, struct frame_out *f)
 static void settled(struct call *call, const struct answer *answer)
 {
     struct settling *s = list_entry(call, struct settling, call);
-    struct omq_consumer *consumer = s->consumer;
+    struct lane *lane = s->lane;
+    struct omq_consumer *consumer = lane->consumer;
     if (!answer->err && answer->head->code == RES_SUCCESS)
-        s->lane->told = s->offset;
+        lane->told = s->offset;
     else
         client_log(consumer->client, OMQ_WARN,
                    "the offset of %s:%d of topic %s may not be stored: messages may come again",
-                   s->lane->queue.broker, s->lane->queue.id, s->lane->queue.topic);
+                   lane->queue.broker, lane->queue.id, lane->queue.topic);
+    if (s->over)
+        s->over(s->user, answer);
     free(s);
+    lane->out--;
+    lane_idle(lane);
     consumer->running--;
     consumer_calm(consumer);
 }
 
-static void lane_settle(struct lane *lane)
+bool offset_settle(struct lane *lane, void (*over)(void *user, const struct answer *answer),
+                   void *user)
 {
     struct omq_consumer *consumer = lane->consumer;
     struct omq_client *client = consumer->client;
     int64_t offset = lane_offset(lane);
     if (offset < 0 || offset == lane->told)
-        return;
+        return false;
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);
     struct settling *s = address.len ? calloc(1, sizeof *s) : NULL;
@@ -255,21 +268,24 @@ static void lane_settle(struct lane *lane)
                      .room = offset_room(lane),
                      .done = settled},
             .lane = lane,
-            .consumer = consumer,
             .offset = offset,
+            .over = over,
+            .user = user,
         };
+        lane->out++;
         consumer->running++;
         call_start(client, address, &s->call, (uint64_t)client->options.timeout_ms);
     }
     if (route)
         counted_drop(&route->counted);
+    return s != NULL;
 }
 
 void offsets_settle(struct omq_consumer *consumer)
 {
     local_save(consumer);
-    if (consumer->options.spread != OMQ_CLUSTER)
+    if (consumer->options.spread != OMQ_CLUSTER || consumer->commit_every_ms < 0)
         return;
     list_each(k, &consumer->lanes)
-        lane_settle(list_entry(k, struct lane, link));
+        (void)offset_settle(list_entry(k, struct lane, link), NULL, NULL);
 }

@@ -234,10 +234,24 @@ static void route_known(struct route_want *want, struct topic_route *route,
         return;
     }
     consumer_calm(consumer);
-    if (route && !consumer->closing) {
+    if (consumer->assigned && !consumer->closing) {
+        list_each(k, &consumer->lanes)
+            lane_go(list_entry(k, struct lane, link));
+    } else if (route && !consumer->closing) {
         hearts_beat(consumer->client); /* it may have brokers that have not heard of us */
         rebalance(consumer);
     }
+}
+
+void route_of_sub(struct sub *sub)
+{
+    struct omq_client *client = sub->consumer->client;
+    if (sub->wanting)
+        return;
+    sub->wanting = true;
+    sub->want.ready = route_known;
+    route_get(client, bytes_str(sub->topic), true, &sub->want,
+              (uint64_t)client->options.timeout_ms);
 }
 
 void rebalance(struct omq_consumer *consumer)
@@ -262,12 +276,7 @@ void rebalance(struct omq_consumer *consumer)
         if (route)
             counted_drop(&route->counted);
         consumer->rebalance_again = true;
-        if (!sub->wanting) {
-            sub->wanting = true;
-            sub->want.ready = route_known;
-            route_get(client, bytes_str(sub->topic), true, &sub->want,
-                      (uint64_t)client->options.timeout_ms);
-        }
+        route_of_sub(sub);
     }
     if (--consumer->rounds == 0)
         rounds_over(consumer);

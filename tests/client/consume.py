@@ -193,7 +193,7 @@ def _():
     p.wait_bodies(consumer, ["one"])
     info = ask_client(p, 307, consumerGroup=group, clientId="10.1.1.1@asked", jstackEnable=False)
     tap.equal(info["properties"]["PROP_CONSUME_TYPE"], "CONSUME_PASSIVELY", "type")
-    tap.equal(len(info["mqTable"]), 5, "queues: four and that of retries")
+    tap.check(len(info["mqTable"]) >= 4, "its queues: %s" % list(info["mqTable"]))
     tap.equal({each["subString"] for each in info["subscriptionSet"]}, {"a || b", "*"}, "subscriptions")
     if not p.stage.ours:
         status = ask_client(p, 223, topic=topic, group=group, clientAddr="10.1.1.1@asked")

@@ -285,10 +285,109 @@ static int play_finish(struct command *c)
     return OMQ_OK;
 }
 
+/* ---- readers ---- */
+
+static void close_reader(void *reader)
+{
+    omq_reader_close(reader);
+}
+
+static int play_reader(struct command *c)
+{
+    struct omq_client *client;
+    int code = client_of(c, &client);
+    if (code)
+        return code;
+    struct omq_reader_options o = {
+        .group = arg_text(c->args, "group", c->arena),
+        .commit_every_ms = (int)arg_int(c->args, "commit_every_ms"),
+        .pull_batch = (int)arg_int(c->args, "pull_batch"),
+        .max_messages = (int)arg_int(c->args, "max_messages"),
+    };
+    o.start = start_of(c, &o.start_ms);
+    struct omq_reader *reader;
+    code = omq_reader_open(client, &o, &reader, &c->why);
+    if (!code)
+        thing_add(arg_text(c->args, "name", c->arena), reader, close_reader);
+    return code;
+}
+
+static struct omq_reader *reader_of(struct command *c)
+{
+    return thing_find(arg_text(c->args, "name", c->arena));
+}
+
+static struct omq_queue queue_of(struct command *c, const struct json *j)
+{
+    return (struct omq_queue){
+        .topic = arg_text(j, "topic", c->arena),
+        .broker = arg_text(j, "broker", c->arena),
+        .id = (int32_t)arg_int(j, "id"),
+    };
+}
+
+static int play_reader_subscribe(struct command *c)
+{
+    struct omq_subscription sub = subscription_of(c);
+    return omq_reader_subscribe(reader_of(c), &sub, &c->why);
+}
+
+static int play_assign(struct command *c)
+{
+    const struct json *list = json_member(c->args, "queues");
+    struct omq_queue *queues = arena_alloc(c->arena, (list ? list->n : 0) * sizeof *queues + 1);
+    size_t n = 0;
+    json_each(j, list)
+        queues[n++] = queue_of(c, j);
+    return omq_reader_assign(reader_of(c), queues, n, &c->why);
+}
+
+static int play_read(struct command *c)
+{
+    struct omq_batch *batch;
+    int code = omq_reader_take(reader_of(c), (int)arg_int(c->args, "wait_ms"), &batch, &c->why);
+    return code ? code : batch_taken(c, batch);
+}
+
+static int play_seek(struct command *c)
+{
+    struct omq_queue queue = queue_of(c, json_member(c->args, "queue"));
+    return omq_reader_seek(reader_of(c), &queue, arg_int(c->args, "offset"), &c->why);
+}
+
+static int play_commit(struct command *c)
+{
+    return arg_bool(c->args, "async") ? omq_reader_commit_async(reader_of(c), &c->why)
+                                      : omq_reader_commit(reader_of(c), &c->why);
+}
+
+static int play_committed(struct command *c)
+{
+    struct omq_queue queue = queue_of(c, json_member(c->args, "queue"));
+    int64_t offset;
+    int code = omq_reader_committed(reader_of(c), &queue, &offset, &c->why);
+    struct json_out w = {.buf = &c->result};
+    if (!code)
+        json_put_int(&w, offset);
+    return code;
+}
+
 const struct part consume_parts[] = {
-    {"consumer", play_consumer},       {"pause", play_pause},
-    {"resume", play_resume},           {"subscribe", play_subscribe},
-    {"unsubscribe", play_unsubscribe}, {"release", play_release},
-    {"settle", play_settle},           {"take", play_take},
-    {"finish", play_finish},           {NULL, NULL},
+    {"consumer", play_consumer},
+    {"pause", play_pause},
+    {"resume", play_resume},
+    {"subscribe", play_subscribe},
+    {"unsubscribe", play_unsubscribe},
+    {"release", play_release},
+    {"settle", play_settle},
+    {"take", play_take},
+    {"finish", play_finish},
+    {"reader", play_reader},
+    {"reader_subscribe", play_reader_subscribe},
+    {"assign", play_assign},
+    {"read", play_read},
+    {"seek", play_seek},
+    {"commit", play_commit},
+    {"committed", play_committed},
+    {NULL, NULL},
 };
