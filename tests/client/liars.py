@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Consumers of liboncemq before brokers that lie: about records, offsets, members, locks, and that ask for odd things.
+
+The brokers are the test's own (harness/fake.py): one topic T with one queue, whose messages the test writes by hand. What
+must hold whatever they say: no crash, no message passed over, no busy waiting, the next honest answer is used.
+"""
+
+import concurrent.futures
+import itertools
+import lzma
+import pathlib
+import struct
+import sys
+import threading
+import time
+import zlib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from harness import fake, process, puppet, remoting, tap  # noqa: E402
+from harness.fake import Fake, reply  # noqa: E402
+
+PULL, QUERY, UPDATE, BACK, MAX, MEMBERS, LOCK, HEART = 11, 14, 15, 36, 30, 38, 41, 34
+NOT_FOUND, RETRY, MOVED = 19, 20, 21
+
+
+def record(offset, body=b"", topic="T", queue=0, properties=None, crc=None, sys_flag=0, position=None, reconsume=0):
+    """The bytes of one message in an answer to a pull."""
+    text = remoting.property_text({"UNIQ_KEY": "ID%d" % offset, **(properties or {})}).encode()
+    crc = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
+    position = offset * 1000 if position is None else position
+    head = struct.pack(">IIIIqqIq", remoting.MAGIC_V1, crc, queue, 7, offset, position, sys_flag, 1000)
+    rest = bytes([127, 0, 0, 1]) + struct.pack(">Iq", 1234, 2000) + bytes([127, 0, 0, 1]) + struct.pack(
+        ">IiqI", 10911, reconsume, 0, len(body)) + body + bytes([len(topic)]) + topic.encode() + struct.pack(
+        ">H", len(text)) + text
+    return struct.pack(">I", 4 + len(head) + len(rest)) + head + rest
+
+
+def found(*records, next_=None, **ext):
+    body = b"".join(records)
+    return reply(ext={"nextBeginOffset": next_, "minOffset": 0, "maxOffset": 1000, "suggestWhichBrokerId": 0, **ext},
+                 body=body)
+
+
+def nothing(offset, code=NOT_FOUND):
+    return reply(code=code, ext={"nextBeginOffset": offset, "minOffset": 0, "maxOffset": offset,
+                                 "suggestWhichBrokerId": 0})
+
+
+class Scene:
+    """`pull(request, number)` answers pulls of T; None keeps silent. `other` may answer everything else first."""
+    numbers = itertools.count(1)
+
+    def __init__(self, pull, other=None, stored=0, **options):
+        number = next(Scene.numbers)
+        self.pull, self.other, self.stored, self.id = pull, other, stored, "10.0.0.1@c%d" % number
+        self.pulls, self.key = 0, threading.Lock()
+        self.broker = Fake(self.answer)
+        self.names = Fake(lambda q: reply(body=fake.route({"a": self.broker.address}, queues=1)))
+        self.puppet = tap.watch(puppet.start_c("liar%d" % number, self.names.address))
+        self.puppet.call("consumer", name="c", group="g", topic="T", ip="10.0.0.1", instance="c%d" % number,
+                         client_timeout_ms=1000, **{"from_": "first", **options})
+
+    def answer(self, request):
+        given = self.other(request) if self.other else fake
+        if given is not fake:
+            return given
+        if request.code == PULL and request.ext["topic"] == "T":
+            with self.key:
+                self.pulls += 1
+                number = self.pulls
+            return self.pull(request, number)
+        if request.code == PULL:
+            return None  # retries: nothing, for as long as it takes
+        if request.code == QUERY:
+            return reply(ext={"offset": self.stored if request.ext["topic"] == "T" else 0})
+        if request.code == MEMBERS:
+            return reply(body=remoting.dumps({"consumerIdList": [self.id]}))
+        return reply()
+
+    def bodies(self):
+        return [each["body"] for each in self.puppet.messages("c")]
+
+    def wait(self, *bodies, timeout=20):
+        process.wait_until(lambda: len(self.bodies()) >= len(bodies), timeout, "%d messages" % len(bodies))
+        tap.equal(self.bodies(), list(bodies), "bodies")
+
+    def told(self):
+        """The offsets of T that the broker was told, with pulls or alone."""
+        return [int(each.ext["commitOffset"]) for each in list(self.broker.requests)
+                if each.ext.get("topic") == "T" and (each.code == UPDATE or each.code == PULL and
+                                                     int(each.ext["sysFlag"]) & 1)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None:
+                self.puppet.end()
+                tap.unwatch(self.puppet)
+            else:
+                self.puppet.kill9()
+        finally:
+            self.broker.close()
+            self.names.close()
+
+
+def then(*answers):
+    """One answer after the other; the last is silence."""
+    return lambda request, number: answers[number - 1] if number <= len(answers) else None
+
+
+def together(play, cases):
+    """Each case in a scene of its own, all at a time: most of it is waiting."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(play, cases))
+
+
+@tap.test("an answer whose last record is cut gives the whole ones, and the other is asked for again")
+def _():
+    whole = record(1, b"b")
+
+    def play(cut):
+        with Scene(then(found(record(0, b"a"), whole[:cut], next_=2), found(whole, next_=2))) as scene:
+            scene.wait("a", "b")
+    together(play, (1, 4, 8, 40, len(whole) - 1))
+
+
+@tap.test("noise instead of records moves nothing")
+def _():
+    noises = [b"\0" * 200, b"\xff" * 200, struct.pack(">I", 91) + b"\0" * 87, struct.pack(">I", 0x7fffffff) + b"x" * 100,
+              b"x", record(0, b"a")[:-1] + b"", record(0, b"a").replace(b"\xda\xa3\x20\xa7", b"\xcb\xd4\x31\x94")]
+
+    def play(noise):
+        with Scene(then(found(noise, next_=5), found(record(0, b"good"), next_=1))) as scene:
+            scene.wait("good")
+            tap.check(not [each for each in scene.told() if each > 1], "told %s" % scene.told())
+    together(play, noises)
+
+
+@tap.test("a record that stands beyond where the answer ends, or far before, is not believed")
+def _():
+    odd = [found(record(2**63 - 1, b"x", position=0), next_=1), found(record(7, b"x"), next_=5), found(record(0, b"a"), next_=-5),
+           reply(body=record(5, b"x")), found(record(3, b"x"), next_="many")]
+
+    def play(lie):
+        with Scene(then(lie, found(record(0, b"a"), next_=1))) as scene:
+            scene.wait("a")
+    together(play, odd)
+    with Scene(then(found(record(-5, b"x"), record(3, b"x"), record(10, b"a"), next_=11)), stored=10) as scene:
+        scene.wait("a")
+
+
+@tap.test("records that come twice, or backwards, are delivered once and in order")
+def _():
+    a, b, c = (record(i, body) for i, body in enumerate((b"a", b"b", b"c")))
+    with Scene(then(found(a, a, b, a, b, next_=2), found(a, b, c, next_=3)), threads=1) as scene:
+        scene.wait("a", "b", "c")
+
+
+@tap.test("answers without news are not asked for in a circle")
+def _():
+    def play(lie):
+        with Scene(lambda q, n: lie) as scene:
+            process.wait_until(lambda: scene.pulls >= 1, 10, "a pull")
+            before, begin = scene.pulls, time.monotonic()
+            time.sleep(0.5)  # there is no event: it is about what does not happen
+            rate = (scene.pulls - before) / (time.monotonic() - begin)
+            tap.check(rate < 60, "%.0f pulls a second for %s" % (rate, lie.code))
+    together(play, (nothing(0), nothing(0, RETRY), found(next_=0), found(record(0, b"a"), next_=0), nothing(-1),
+                    reply(code=NOT_FOUND), reply(code=77), reply(code=24), reply(code=215)))
+
+
+@tap.test("an offset that the broker moves is taken over, forward and back")
+def _():
+    with Scene(then(nothing(500, MOVED), found(record(500, b"a"), next_=501), nothing(3, MOVED),
+                    found(record(3, b"b"), next_=4))) as scene:
+        scene.wait("a", "b")
+        offsets = [int(each.ext["queueOffset"]) for each in scene.broker.of(PULL) if each.ext["topic"] == "T"]
+        tap.equal(offsets[:4], [0, 500, 501, 3], "offsets of the pulls")
+
+
+@tap.test("the broker is never told more than what is done")
+def _():
+    records = [record(i, b"hang" if i == 3 else b"x%d" % i) for i in range(8)]
+    with Scene(then(found(*records, next_=8)), hang_at="hang") as scene:
+        process.wait_until(lambda: len(scene.bodies()) == 8, 10, "all messages")
+        process.wait_until(lambda: scene.told(), 10, "an offset is told")
+        tap.equal(max(scene.told()), 3, "offset while the fourth is worked on")
+        scene.puppet.call("release")
+        process.wait_until(lambda: max(scene.told()) == 8, 10, "the end is told")
+
+
+@tap.test("damaged bodies become dead letters, and are never delivered")
+def _():
+    packed = zlib.compress(b"whole" * 100)
+    kinds = [record(0, b"damaged", crc=1), record(0, packed[:-5], sys_flag=0x301), record(0, b"noise", sys_flag=0x101),
+             record(0, b"noise", sys_flag=0x201), record(0, lzma.compress(b"x"), sys_flag=0x701)]
+    for lie in kinds:
+        with Scene(then(found(lie, record(1, packed, sys_flag=0x301), next_=2))) as scene:
+            [back] = scene.broker.wait(BACK)
+            tap.equal((back.ext["delayLevel"], back.ext["offset"]), ("-1", "0"), "level and position")
+            process.wait_until(lambda s=scene: s.puppet.messages("c"), 10, "the good one")
+            tap.equal([each["size"] for each in scene.puppet.messages("c")], [500], "sizes")
+
+
+@tap.test("a body that grows without end is not expanded")
+def _():
+    bomb = zlib.compress(bytes(80 << 20), 9)
+    with Scene(then(found(record(0, bomb, sys_flag=0x301), record(1, b"after"), next_=2))) as scene:
+        scene.wait("after")
+        scene.broker.wait(BACK)
+
+
+@tap.test("a message that cannot be given back is tried again here, and its offset stays")
+def _():
+    def other(request):
+        return reply(code=1, remark="no") if request.code == BACK else fake
+    with Scene(then(found(record(0, b"a"), next_=1)), other=other, fail_below=1) as scene:
+        process.wait_until(lambda: len(scene.bodies()) == 2, 20, "it comes again")
+        tap.equal([each["reconsume"] for each in scene.puppet.messages("c")], [0, 1], "counts")
+        tap.check(not [each for each in scene.told()[:1] if each > 0], "told %s" % scene.told())
+
+
+@tap.test("a handler that takes too long loses its message to somebody else, once")
+def _():
+    with Scene(then(found(record(0, b"hang"), record(1, b"b"), next_=2)), hang_at="hang", consume_timeout_ms=500) as scene:
+        [back] = scene.broker.wait(BACK)
+        tap.equal((back.ext["delayLevel"], back.ext["offset"]), ("3", "0"), "level and position")
+        process.wait_until(lambda: max(scene.told(), default=0) == 2, 10, "the offset moves on")
+        scene.puppet.call("release")
+        tap.equal(len(scene.broker.of(BACK)), 1, "given back")
+
+
+@tap.test("members that make no sense leave things as they are")
+def _():
+    bodies = [b"", b"{", b"{\"consumerIdList\":5}", b"{\"consumerIdList\":[5,null,{}]}", b"[" * 10000]
+
+    def play(body):
+        tries = []
+
+        def other(request):
+            if request.code == MEMBERS and len(tries) < 2:
+                tries.append(1)
+                return reply(body=body)
+            return fake
+        with Scene(then(found(record(0, b"a"), next_=1)), other=other) as scene:
+            scene.wait("a", timeout=30)
+    together(play, bodies)
+
+
+@tap.test("one that the broker does not count among the members says so again, and waits")
+def _():
+    strange = []
+
+    def other(request):
+        if request.code == MEMBERS and len(strange) < 1:
+            strange.append(1)
+            return reply(body=remoting.dumps({"consumerIdList": ["10.9.9.9@other"]}))
+        return fake
+    with Scene(then(found(record(0, b"a"), next_=1)), other=other) as scene:
+        beats = len(scene.broker.of(HEART))
+        scene.wait("a")
+        tap.check(len(scene.broker.of(HEART)) >= max(beats, 2), "heartbeats")
+
+
+@tap.test("in order nothing is handled without a lock, whatever the lock's answer looks like")
+def _():
+    answers = [reply(code=1), reply(body=b""), reply(body=b"{\"lockOKMQSet\":[{\"topic\":\"X\",\"queueId\":0}]}"),
+               reply(body=b"{\"lockOKMQSet\":[]}")]
+
+    def other(request):
+        if request.code == LOCK and answers:
+            return answers.pop(0)
+        if request.code == LOCK:
+            return reply(body=remoting.dumps({"lockOKMQSet": [{"topic": "T", "brokerName": "a", "queueId": 0}]}))
+        return fake
+    with Scene(then(found(record(0, b"a"), next_=1)), other=other, orderly=True) as scene:
+        scene.wait("a", timeout=30)
+        tap.equal(answers, [], "answers that were not asked for")
+
+
+@tap.test("where to begin is asked for until there is an answer that can be read")
+def _():
+    answers = [reply(code=1), reply(), reply(ext={"offset": "x"}), reply(ext={"offset": -7})]
+
+    def other(request):
+        if request.code == QUERY and request.ext["topic"] == "T" and answers:
+            return answers.pop(0)
+        return fake
+    with Scene(then(found(record(5, b"a"), next_=6)), other=other, stored=5) as scene:
+        scene.wait("a", timeout=30)
+
+
+@tap.test("orders from a broker that cannot be read, or are about others, do no harm; a reset is obeyed")
+def _():
+    with Scene(then(found(record(0, b"a"), next_=1), None, found(record(0, b"b"), next_=1))) as scene:
+        scene.wait("a")
+        process.wait_until(lambda: scene.pulls >= 2, 10, "the next pull")
+        for code in (220, 221, 307, 309, 40):
+            for group in ("g", "nobody", ""):
+                for body in (b"", b"{", b"{\"offsetTable\":{}}", b"\xff" * 50, record(9, b"direct")[:50],
+                             b"{\"offsetTable\":{{\"topic\":\"U\",\"brokerName\":\"a\",\"queueId\":0}:9}}"):
+                    for oneway in (True, False):
+                        scene.broker.push(code, {"group": group, "consumerGroup": group, "topic": "T"}, body, oneway)
+        scene.broker.push(220, {"group": "g", "topic": "T", "timestamp": "0"}, remoting.dumps(
+            {"offsetTable": [{"topic": "T", "brokerName": "a", "queueId": 0, "offset": 0}]}))
+        scene.wait("a", "b")
+
+
+@tap.test("a message out of turn is handled, and moves no offset")
+def _():
+    with Scene(then(found(record(0, b"a"), next_=1))) as scene:
+        scene.wait("a")
+        scene.broker.push(309, {"consumerGroup": "g", "brokerName": "a"}, record(9, b"direct"), oneway=False)
+        process.wait_until(lambda: scene.bodies() == ["a", "direct"], 10, "it was handled")
+        tap.check(max(scene.told(), default=0) <= 1, "offset")
+
+
+tap.main()
