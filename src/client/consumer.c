@@ -167,6 +167,7 @@ static void defaults(struct omq_consumer_options *o)
     o->max_mib = o->max_mib > 0 ? o->max_mib : 100;
     o->max_span = o->max_span > 0 ? o->max_span : 2000;
     o->close_ms = o->close_ms > 0 ? o->close_ms : 30000;
+    o->invisible_ms = o->invisible_ms > 0 ? o->invisible_ms : 60000;
     o->hash_nodes = o->hash_nodes > 0 ? o->hash_nodes : 10;
 }
 
@@ -186,8 +187,14 @@ static int options_check(const struct omq_consumer_options *o, struct omq_error 
     if ((o->share == OMQ_BY_CONFIG && !o->config_queues) ||
         (o->share == OMQ_BY_ROOM && !o->rooms) || (o->share == OMQ_BY_ROOM_NEARBY && !o->room_of))
         return omq_fail(why, OMQ_INVALID, "the way to share lacks config_queues, rooms or room_of");
-    if (o->pop || o->trace)
-        return omq_fail(why, OMQ_INVALID, "pop and trace are not built yet");
+    if (o->pop && (o->ordered || o->spread == OMQ_BROADCAST || o->acknowledge == OMQ_BEFORE))
+        return omq_fail(why, OMQ_INVALID,
+                        "pop goes with neither ordered, OMQ_BROADCAST nor OMQ_BEFORE");
+    if (o->pop && o->invisible_ms && (o->invisible_ms < 5000 || o->invisible_ms > 300000))
+        return omq_fail(why, OMQ_INVALID, "invisible_ms is 5,000 to 300,000, not %d",
+                        o->invisible_ms);
+    if (o->trace)
+        return omq_fail(why, OMQ_INVALID, "trace is not built yet");
     if (o->acknowledge == OMQ_BEFORE && (o->ordered || o->spread == OMQ_BROADCAST))
         return omq_fail(why, OMQ_INVALID,
                         "acknowledge = OMQ_BEFORE goes with neither ordered nor OMQ_BROADCAST");
@@ -243,7 +250,7 @@ static enum err config_copy(struct omq_consumer *consumer)
 static enum err subs_make(struct omq_consumer *consumer)
 {
     const struct omq_consumer_options *o = &consumer->options;
-    bool retries = o->spread == OMQ_CLUSTER && !consumer->reads; /* else nothing is given back */
+    bool retries = o->spread == OMQ_CLUSTER && !consumer->reads && !o->pop; /* else none come */
     for (size_t i = 0; i < o->n_subscriptions + retries; i++) {
         struct sub *sub;
         const struct omq_subscription *s = &o->subscriptions[i];

@@ -53,6 +53,8 @@ struct held {
     bool done;                    /* not in the lane any more; whoever still works on it frees it */
     bool damaged;                 /* its body is not the one that was stored */
     _Atomic uint64_t begun_ns;    /* when somebody began to work on it; 0: nobody has */
+    char *handle;                 /* pop: by which the broker finds it; else NULL */
+    uint64_t until_ns;            /* pop: until then it is ours; else 0 */
     struct omq_delivery delivery; /* its texts are behind it */
 };
 /* ERR_NO_MEMORY. */
@@ -233,6 +235,9 @@ struct omq_batch {
  * both. */
 must_check enum err work_direct(struct omq_consumer *consumer, struct held *held,
                                 struct asked_later *asked);
+void held_finish(struct lane *lane, struct held *held); /* loop: lets it go, whatever came of it */
+/* Loop: makes it a dead letter, then acknowledges it. False: not now. */
+bool work_bury(struct lane *lane, struct held *held);
 void work_give(struct lane *lane); /* loop: what may be given away now */
 void work_expire(struct omq_consumer *consumer);
 /* Loop: takes back what nobody has begun, of a lane or (NULL) of all. What was acknowledged before
@@ -261,6 +266,11 @@ void locks_renew(struct omq_consumer *consumer); /* loop: of all lanes */
 void unlock(struct lane *lane);                  /* loop */
 void lanes_lose(struct omq_consumer *consumer, const char *topic);     /* loop: unsubscribed */
 void consumers_changed(struct omq_client *client, struct bytes group); /* loop, code 40 */
+
+/* ---- pop: pop.c. Loop ---- */
+
+void pop_go(struct lane *lane);
+void pop_over(struct lane *lane, struct held *held, bool done); /* somebody has worked on it */
 
 /* ---- broadcast: local.c ---- */
 

@@ -157,6 +157,7 @@ void held_free(struct held *held)
     if (held->parcel)
         counted_drop(&held->parcel->counted);
     free(held->unpacked);
+    free(held->handle);
     free(held);
 }
 

@@ -238,7 +238,11 @@ void lane_go(struct lane *lane)
         lane_rest(lane, REST_TROUBLE_MS); /* locks_renew calls us earlier */
         return;
     }
-    if (!lane->started) {
+    if (consumer->options.pop && !consumer->paused) {
+        pop_go(lane);
+        return;
+    }
+    if (!lane->started && !consumer->options.pop) {
         lane->state = LANE_STARTING;
         offsets_start(lane);
         return;

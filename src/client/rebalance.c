@@ -117,6 +117,28 @@ static enum err share(struct round *round, const char **members, size_t n_member
     return err;
 }
 
+/* With pop every member has all brokers. */
+static enum err share_brokers(struct round *round)
+{
+    const struct topic_route *route = round->route;
+    struct omq_queue *queues = calloc(route->n_read + 1, sizeof *queues);
+    size_t *mine = calloc(route->n_read + 1, sizeof *mine), n = 0;
+    for (size_t i = 0; queues && mine && i < route->n_read; i++) {
+        if (i > 0 && route->read[i].broker == route->read[i - 1].broker)
+            continue;
+        queues[n] = route->read_names[i];
+        queues[n].id = -1;
+        mine[n] = n;
+        n++;
+    }
+    enum err err = queues && mine ? OK : ERR_NO_MEMORY;
+    if (!err)
+        apply(round->consumer, round->topic, queues, mine, n, true);
+    free(queues);
+    free(mine);
+    return err;
+}
+
 static bool is_member(const char *const *members, size_t n, const char *id)
 {
     for (size_t i = 0; i < n; i++)
@@ -202,6 +224,10 @@ static void round_start(struct omq_consumer *consumer, const char *topic, struct
     round->consumer = consumer;
     round->route = route;
     consumer->rounds++;
+    if (consumer->options.pop) {
+        round_end(round, share_brokers(round) == OK);
+        return;
+    }
     if (consumer->options.spread == OMQ_BROADCAST) {
         round_end(round, share(round, NULL, 0) == OK);
         return;

@@ -157,8 +157,11 @@ static void batch_begin(struct omq_batch *batch)
 static void batch_expand(struct omq_batch *batch)
 {
     size_t readable = 0, looked = 0;
+    uint64_t now = clock_ns(batch->consumer->client->clock);
     for (; looked < batch->n; looked++) {
         struct held *held = batch->held[looked];
+        if (held->until_ns && now >= held->until_ns)
+            continue; /* it is somebody else's by now */
         if (held_expand(held)) {
             client_log(batch->consumer->client, OMQ_ERROR,
                        "the body of message %s of topic %s is damaged; it is not delivered",
@@ -213,7 +216,7 @@ static void batch_run(struct task *task)
 
 /* ---- and back, on the loop ---- */
 
-static void held_finish(struct lane *lane, struct held *held)
+void held_finish(struct lane *lane, struct held *held)
 {
     if (!held->done)
         held_forget(lane, held);
@@ -268,7 +271,9 @@ static void back_done(struct call *call, const struct answer *answer)
                    "a message of %s:%d of topic %s could not be given back; it is tried again here",
                    lane->queue.broker, lane->queue.id, lane->queue.topic);
     }
-    if (held && (taken_back || held->done))
+    if (held && held->handle && taken_back)
+        pop_over(lane, held, true);
+    else if (held && (taken_back || held->done || held->handle))
         held_finish(lane, held);
     else if (held)
         held_again(lane, held); /* with the next tick */
@@ -309,6 +314,11 @@ static bool send_back(struct lane *lane, struct held *held, const struct held *o
     if (route)
         counted_drop(&route->counted);
     return back != NULL;
+}
+
+bool work_bury(struct lane *lane, struct held *held)
+{
+    return send_back(lane, held, held, DEAD_LEVEL);
 }
 
 static void held_failed(struct lane *lane, struct held *held)
@@ -392,9 +402,14 @@ static void batch_back(struct post *post)
         direct_answer(batch);
     for (size_t i = 0; i < batch->n; i++) {
         struct held *held = batch->held[i];
-        if (i < batch->readable && (all || i < batch->done)) {
+        bool done = i < batch->readable && (all || i < batch->done);
+        count(&consumer->client->stats.handled, done);
+        if (held->handle) {
+            pop_over(lane, held, done);
+            continue;
+        }
+        if (done) {
             held_finish(lane, held);
-            count(&consumer->client->stats.handled, 1);
             continue;
         }
         if (i > batch->readable && consumer->options.ordered && !held->damaged) {
@@ -516,7 +531,8 @@ static void lane_expire(struct lane *lane, uint64_t now, uint64_t patience)
 
 void work_expire(struct omq_consumer *consumer)
 {
-    if (consumer->options.ordered || consumer->reads || consumer->options.spread != OMQ_CLUSTER)
+    if (consumer->options.ordered || consumer->options.pop || consumer->reads ||
+        consumer->options.spread != OMQ_CLUSTER)
         return;
     uint64_t now = clock_ns(consumer->client->clock);
     uint64_t patience = (uint64_t)consumer->options.timeout_ms * 1000000;
