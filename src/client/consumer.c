@@ -193,8 +193,6 @@ static int options_check(const struct omq_consumer_options *o, struct omq_error 
     if (o->pop && o->invisible_ms && (o->invisible_ms < 5000 || o->invisible_ms > 300000))
         return omq_fail(why, OMQ_INVALID, "invisible_ms is 5,000 to 300,000, not %d",
                         o->invisible_ms);
-    if (o->trace)
-        return omq_fail(why, OMQ_INVALID, "trace is not built yet");
     if (o->acknowledge == OMQ_BEFORE && (o->ordered || o->spread == OMQ_BROADCAST))
         return omq_fail(why, OMQ_INVALID,
                         "acknowledge = OMQ_BEFORE goes with neither ordered nor OMQ_BROADCAST");
@@ -371,6 +369,8 @@ enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why)
     struct joining joining = {.consumer = consumer, .err = consumer_fill(consumer)};
     if (!joining.err && consumer->options.spread == OMQ_BROADCAST)
         joining.err = local_open(consumer, why);
+    if (!joining.err && consumer->options.trace && consumer_trace_open(consumer, why))
+        joining.err = ERR_INVALID;
     if (!joining.err && consumer->options.handle)
         joining.err =
             hands_open(client, (unsigned)consumer->options.threads, false, &consumer->hands);
@@ -378,6 +378,7 @@ enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why)
         client_on_loop(client, join, &joining);
     if (joining.err) {
         hands_close(consumer->hands);
+        omq_producer_close(consumer->traces);
         consumer_free(consumer);
     }
     return joining.err;
@@ -501,6 +502,7 @@ void consumer_end(struct omq_consumer *consumer)
     room_leave(&consumer->room);
     hands_leave(take(&consumer->hands), consumer->stuck);
     client_on_loop(client, part, consumer);
+    omq_producer_close(consumer->traces);
 }
 
 void omq_consumer_close(struct omq_consumer *consumer)

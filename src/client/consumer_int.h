@@ -97,6 +97,7 @@ struct omq_consumer {
     struct omq_queue *config_queues; /* copies; their texts are behind them */
     struct hands *hands;             /* NULL: the application takes batches itself */
     struct local *local;             /* broadcast: its own offsets */
+    struct omq_producer *traces;     /* carries message trace; NULL: there is none */
     bool reads;                      /* it is a reader: reader.c */
     int commit_every_ms;             /* -1: never by itself */
 
@@ -266,6 +267,11 @@ void locks_renew(struct omq_consumer *consumer); /* loop: of all lanes */
 void unlock(struct lane *lane);                  /* loop */
 void lanes_lose(struct omq_consumer *consumer, const char *topic);     /* loop: unsubscribed */
 void consumers_changed(struct omq_client *client, struct bytes group); /* loop, code 40 */
+
+/* ---- message trace: consumer_trace.c ---- */
+
+int consumer_trace_open(struct omq_consumer *consumer, struct omq_error *why);
+void consumer_trace(const struct omq_batch *batch); /* loop: it has come back */
 
 /* ---- pop: pop.c. Loop ---- */
 

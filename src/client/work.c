@@ -398,6 +398,7 @@ static void batch_back(struct post *post)
     struct lane *lane = batch->lane;
     bool all = batch->result == OMQ_DONE, failed = false;
     consumer->running++; /* ours, until we are done with it */
+    consumer_trace(batch);
     if (batch->direct)
         direct_answer(batch);
     for (size_t i = 0; i < batch->n; i++) {

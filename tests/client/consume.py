@@ -179,6 +179,8 @@ def ask_client(p, code, **ext):
     """A question to a client, through the broker."""
     with remoting.Client(p.stage.broker_address()) as client:
         answer = client.request(code, ext, timeout=20)
+        if answer.code == remoting.REQUEST_CODE_NOT_SUPPORTED:
+            return tap.note("this broker does not hand on %d" % code)
         tap.equal(answer.code, remoting.SUCCESS, "code (%s)" % answer.remark)
         return answer.json()
 
@@ -195,15 +197,35 @@ def _():
     tap.equal(info["properties"]["PROP_CONSUME_TYPE"], "CONSUME_PASSIVELY", "type")
     tap.check(len(info["mqTable"]) >= 4, "its queues: %s" % list(info["mqTable"]))
     tap.equal({each["subString"] for each in info["subscriptionSet"]}, {"a || b", "*"}, "subscriptions")
-    if not p.stage.ours:
-        status = ask_client(p, 223, topic=topic, group=group, clientAddr="10.1.1.1@asked")
+    status = ask_client(p, 223, topic=topic, group=group, clientAddr="10.1.1.1@asked")
+    if status:
         tap.equal(sum(status["consumerTable"]["10.1.1.1@asked"].values()), 2, "offsets")
     result = ask_client(p, 309, consumerGroup=group, clientId="10.1.1.1@asked", msgId=sent["offset_id"], topic=topic,
                         brokerName=sent["broker"])
-    tap.equal(result["consumeResult"], "CR_SUCCESS", "result")
-    process.wait_until(lambda: p.bodies(consumer) == ["one", "one"], 10, "the message was handled once more")
+    if result:
+        tap.equal(result["consumeResult"], "CR_SUCCESS", "result")
+        process.wait_until(lambda: p.bodies(consumer) == ["one", "one"], 10, "the message was handled once more")
     p.stop(consumer)
     p.main.call("stop", name="asked_client")
+
+
+@tap.test("what was consumed is traced, with success and failure")
+def _():
+    p = play()
+    topic, group, traces = p.topic("Traced"), unique("traced"), p.topic("ConsumeTraces")
+    p.stage.prepare_group(group, topic)
+    consumer = p.consumer("traced", topic, group, fail_below=1, trace=True, trace_topic=traces)
+    [sent] = p.send(puppet.message(topic, "seen", keys=["trace-key"]))
+    process.wait_until(lambda: p.bodies(consumer).count("seen") == 2, 30, "it comes again")
+    p.stop(consumer)
+    records = [line.split("\x01") for each in p.stage.records(traces) for line in each.body.decode().split("\x02") if line]
+    mine = [each for each in records if sent["id"] in each]
+    before = [each for each in mine if each[0] == "SubBefore"]
+    after = [each for each in mine if each[0] == "SubAfter"]
+    tap.equal([(each[3], each[6], each[7]) for each in before], [(group, "0", "trace-key"), (group, "1", "trace-key")],
+              "group, retries and keys")
+    tap.equal([each[4] for each in after], ["false", "true"], "success")
+    tap.equal([each[4] for each in before], [each[1] for each in after], "request ids")
 
 
 # Tags ---------------------------------------------------------------------------------------------------------------

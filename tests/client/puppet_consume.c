@@ -184,6 +184,7 @@ static int play_consumer(struct command *c)
         .invisible_ms = (int)arg_int(a, "invisible_ms"),
         .close_ms = (int)arg_int(a, "close_ms"),
         .trace = arg_bool(a, "trace"),
+        .trace_topic = arg_text(a, "trace_topic", c->arena),
         .share = (int)arg_int(a, "share"),
     };
     o.start = start_of(c, &o.start_ms);
