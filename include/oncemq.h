@@ -40,10 +40,10 @@
  * producer that is closed goes on saying OMQ_CLOSED as long as its client is open. After a close
  * has returned, none of its callbacks runs or will run.
  *
- * Callbacks run on threads of the library and may take their time, but for `choose` and `log`:
- * those run on the one thread that does all the network's work, so they must be quick, and a call
- * that waits says OMQ_MISUSE there. A callback may call everything else but an open or a close of
- * what belongs to its own client: an open says OMQ_MISUSE, a close does nothing but tell `log`.
+ * Callbacks run on threads of the library and may take their time, but for `choose`, `room_of` and
+ * `log`: those run on the one thread that does all the network's work, so they must be quick, and a
+ * call that waits says OMQ_MISUSE there. A callback may call everything else but an open or a close
+ * of what belongs to its own client: an open says OMQ_MISUSE, a close does nothing but tell `log`.
  *
  * Nothing is global: two clients in one process know nothing of each other. The library installs no
  * signal handlers, writes to no terminal, and forks fine before the first client is opened.
@@ -354,14 +354,17 @@ struct omq_consumer_options {
     const struct omq_subscription *subscriptions; /* required; the same in all members */
     size_t n_subscriptions;
 
-    /* Called with 1 to `batch` messages of one queue, on one of `threads` threads. OMQ_DONE: all of
-     * them are done. OMQ_LATER: those from `*done` on (0 when called) come again, after a growing
-     * pause. In order: the queue waits `suspend_ms` and they come again before all others. */
+    /* Called with 1 to `batch` messages of one queue, on one of `threads` threads, perhaps before
+     * omq_consumer_open has returned. OMQ_DONE: all of them are done. OMQ_LATER: those from `*done`
+     * on (0 when called) come again, after a growing pause. In order: the queue waits `suspend_ms`
+     * and they come again before all others. Broadcast: what fails is passed over. A message whose
+     * body is damaged is never handed in; it becomes a dead letter. */
     int (*handle)(void *user, const struct omq_delivery *const *messages, size_t n, size_t *done);
     void *user;
 
     bool ordered;            /* one message of a queue at a time, in order; else many at once */
-    int spread, acknowledge; /* enum omq_spread, enum omq_acknowledge */
+    int spread, acknowledge; /* enum omq_spread, enum omq_acknowledge. A broadcast member keeps its
+                                offsets in a file (state_dir) under its client id */
     int start;               /* a new group's first message: enum omq_start */
     int64_t start_ms;        /* for OMQ_FROM_TIME */
     int threads;             /* 20 */
@@ -371,11 +374,12 @@ struct omq_consumer_options {
     int suspend_ms;          /* 1,000 */
     int pull_batch;          /* 32 */
     int max_messages, max_mib, max_span; /* waiting here for each queue; 1,000, 100, 2,000 */
-    bool pop;         /* the broker keeps the accounts: no queue belongs to anybody */
-    int invisible_ms; /* with pop: how long a message is ours; 60,000 */
-    int close_ms;     /* how long a close waits for handlers that run; 30,000 */
-    bool trace;
-    const char *trace_topic;
+    bool pop; /* the broker keeps the accounts: no queue belongs to anybody. Goes with neither
+                 ordered, OMQ_BROADCAST nor OMQ_BEFORE; `timeout_ms` is `invisible_ms` */
+    int invisible_ms;        /* with pop: how long a message is ours; 5,000 to 300,000; 60,000 */
+    int close_ms;            /* how long a close waits for handlers that run; 30,000 */
+    bool trace;              /* send message trace */
+    const char *trace_topic; /* RMQ_SYS_TRACE_TOPIC */
 
     int share;                             /* enum omq_share */
     const struct omq_queue *config_queues; /* OMQ_BY_CONFIG */
@@ -388,12 +392,20 @@ struct omq_consumer_options {
     void *reserved[8];
 };
 
+/* Waits for no server, except that a broker is asked whether it understands an SQL92 expression, if
+ * one can be reached. Messages come when the topic has been found. */
 OMQ_API int omq_consumer_open(struct omq_client *client, const struct omq_consumer_options *options,
                               struct omq_consumer **out, struct omq_error *why);
-/* Takes no further message, waits for handlers that run, tells the broker how far it came. */
+/* Begins no further message, waits for handlers that run and batches that are taken (`close_ms`),
+ * tells the broker how far it came, and has its answer. What nobody had begun comes to another
+ * member. A handler that runs longer is left alone: what it returns counts no more, and its
+ * messages come again; `user` must outlive it. */
 OMQ_API void omq_consumer_close(struct omq_consumer *consumer);
+/* No handler begins after a pause has returned; those that run go on. Nothing is lost or given up.
+ */
 OMQ_API void omq_consumer_pause(struct omq_consumer *consumer);
 OMQ_API void omq_consumer_resume(struct omq_consumer *consumer);
+/* Adds a topic, or changes its expression. All members of a group must do the same. */
 OMQ_API int omq_consumer_subscribe(struct omq_consumer *consumer,
                                    const struct omq_subscription *subscription,
                                    struct omq_error *why);
@@ -401,8 +413,9 @@ OMQ_API int omq_consumer_unsubscribe(struct omq_consumer *consumer, const char *
                                      struct omq_error *why);
 
 /* Without `handle`: for languages whose functions cannot be called from foreign threads. Waits for
- * the next messages, at most `timeout_ms`; OMQ_TIMEOUT: none. Each batch is finished once, from any
- * thread, in any order; `done` as for the handler. */
+ * the next messages, at most `timeout_ms`; OMQ_TIMEOUT: none, OMQ_CLOSED: there will be none. Each
+ * batch is finished once, which frees it: from any thread, in any order, also after the close;
+ * `result` and `done` as for the handler. */
 struct omq_batch;
 OMQ_API int omq_consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
                               struct omq_error *why);
@@ -410,36 +423,46 @@ OMQ_API const struct omq_delivery *const *omq_batch_messages(const struct omq_ba
                                                              size_t *n);
 OMQ_API void omq_batch_finish(struct omq_batch *batch, int result, size_t done);
 
-/* ---- readers: you ask for messages ---- */
-
+/* ---- readers: you ask for messages ----
+ *
+ * A reader gives nothing back to the broker: a batch that is finished with OMQ_LATER comes again
+ * here, at once, from `done` on. What is finished is what is committed, up to the first message of
+ * each queue that is not: by itself every commit_every_ms and at the close, or when you say so.
+ */
 struct omq_reader;
 
 struct omq_reader_options {
     const char *group; /* required */
     int start;         /* as above */
     int64_t start_ms;
-    int commit_every_ms; /* what was taken by earlier calls is committed; 5,000; -1: by you alone */
-    int pull_batch;      /* 10 */
+    int commit_every_ms;       /* 5,000; -1: by you alone, also at the close */
+    int pull_batch;            /* and the most that one take gives; 10 */
     int max_messages, max_mib; /* waiting here for each queue; 1,000, 100 */
-    int share;                 /* enum omq_share, of subscribed topics */
+    int share;                 /* of subscribed topics: OMQ_AVERAGELY, OMQ_BY_CIRCLE, OMQ_BY_HASH */
     void *reserved[8];
 };
 OMQ_API int omq_reader_open(struct omq_client *client, const struct omq_reader_options *options,
                             struct omq_reader **out, struct omq_error *why);
+/* Does not wait for batches that are taken: they may be finished later, and come again. */
 OMQ_API void omq_reader_close(struct omq_reader *reader);
 /* Either topics, shared with the other members of the group … */
 OMQ_API int omq_reader_subscribe(struct omq_reader *reader,
                                  const struct omq_subscription *subscription,
                                  struct omq_error *why);
-/* … or exactly these queues, instead of those before. */
+/* … or exactly these queues, instead of those before. The group's other members do not hear of it.
+ */
 OMQ_API int omq_reader_assign(struct omq_reader *reader, const struct omq_queue *queues, size_t n,
                               struct omq_error *why);
+/* The next messages of one queue, as omq_consumer_take. */
 OMQ_API int omq_reader_take(struct omq_reader *reader, int timeout_ms, struct omq_batch **out,
                             struct omq_error *why);
+/* Goes on there; what was taken before does not count any more. OMQ_NOT_FOUND: the queue is not the
+ * reader's just now. */
 OMQ_API int omq_reader_seek(struct omq_reader *reader, const struct omq_queue *queue,
                             int64_t offset, struct omq_error *why);
 OMQ_API int omq_reader_commit(struct omq_reader *reader, struct omq_error *why); /* and waits */
 OMQ_API int omq_reader_commit_async(struct omq_reader *reader, struct omq_error *why);
+/* What the broker has; OMQ_NOT_FOUND: nothing. */
 OMQ_API int omq_reader_committed(struct omq_reader *reader, const struct omq_queue *queue,
                                  int64_t *offset, struct omq_error *why);
 enum omq_bound { OMQ_BEGIN, OMQ_END };

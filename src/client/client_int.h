@@ -248,7 +248,6 @@ must_check enum err hands_open(const struct omq_client *client, unsigned threads
                                struct hands **out);
 void hands_give(struct hands *hands, struct task *task); /* any thread */
 bool hands_of(const struct omq_client *client); /* the calling thread is one of its hands */
-bool hands_here(const struct hands *hands);     /* … one of these; NULL has none */
 void hands_close(struct hands *hands);          /* runs what is left, then ends */
 /* The same, but `stuck` threads are in calls that do not come back: they are left to themselves,
  * and touch nothing but `hands` when they do. */

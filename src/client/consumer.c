@@ -392,8 +392,8 @@ int omq_consumer_open(struct omq_client *client, const struct omq_consumer_optio
     int code = options_check(options, why);
     if (code)
         return code;
-    if (pthread_equal(pthread_self(), client->thread))
-        return omq_fail(why, OMQ_MISUSE, "a consumer cannot be opened from this callback");
+    if (client_on_own_thread(client))
+        return omq_fail(why, OMQ_MISUSE, "a consumer cannot be opened from a callback");
     code = sql_check_all(client, options, why);
     if (code)
         return code;
@@ -510,8 +510,8 @@ void omq_consumer_close(struct omq_consumer *consumer)
     if (!consumer || consumer->shut)
         return;
     struct omq_client *client = consumer->client;
-    if (hands_here(consumer->hands) || pthread_equal(pthread_self(), client->thread)) {
-        client_log(client, OMQ_ERROR, "consumer %s cannot be closed from its own callback",
+    if (client_on_own_thread(client)) {
+        client_log(client, OMQ_ERROR, "consumer %s cannot be closed from a callback",
                    consumer->group);
         return;
     }

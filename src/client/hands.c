@@ -118,11 +118,6 @@ bool hands_of(const struct omq_client *client)
     return hand_of && hand_of->client == client;
 }
 
-bool hands_here(const struct hands *hands)
-{
-    return hands && hand_of == hands;
-}
-
 void hands_recall(struct hands *hands, bool (*wanted)(struct task *task, void *user), void *user,
                   struct list *out)
 {

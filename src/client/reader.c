@@ -31,8 +31,8 @@ int omq_reader_open(struct omq_client *client, const struct omq_reader_options *
          options->share != OMQ_BY_HASH) ||
         options->pull_batch > PULL_BATCH_MAX)
         return omq_fail(why, OMQ_INVALID, "start, share or pull_batch is not one of its values");
-    if (pthread_equal(pthread_self(), client->thread))
-        return omq_fail(why, OMQ_MISUSE, "a reader cannot be opened from this callback");
+    if (client_on_own_thread(client))
+        return omq_fail(why, OMQ_MISUSE, "a reader cannot be opened from a callback");
     struct omq_reader *reader = calloc(1, sizeof *reader);
     if (!reader)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a reader");
@@ -66,8 +66,8 @@ void omq_reader_close(struct omq_reader *reader)
     if (!reader || reader->consumer.shut)
         return;
     struct omq_client *client = reader->consumer.client;
-    if (pthread_equal(pthread_self(), client->thread))
-        client_log(client, OMQ_ERROR, "a reader cannot be closed from this callback");
+    if (client_on_own_thread(client))
+        client_log(client, OMQ_ERROR, "a reader cannot be closed from a callback");
     else
         consumer_end(&reader->consumer);
 }
