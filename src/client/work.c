@@ -325,16 +325,15 @@ static void held_failed(struct lane *lane, struct held *held)
 {
     const struct omq_consumer *consumer = lane->consumer;
     bool ordered = consumer->options.ordered;
-    bool more = ordered && held->reconsumed < consumer->options.max_attempts;
+    bool more = consumer->reads || held->reconsumed < consumer->options.max_attempts;
+    bool here = (ordered || consumer->reads) && more && !held->damaged;
     if (held->done || lane->state == LANE_DROPPED) {
         held_finish(lane, held); /* it comes again by itself, to whoever has the queue now */
-    } else if ((consumer->reads || more) && !held->damaged) {
-        held_again(lane, held);
-    } else if (consumer->reads || consumer->options.spread == OMQ_BROADCAST) {
+    } else if (!here && (consumer->reads || consumer->options.spread == OMQ_BROADCAST)) {
         client_log(consumer->client, OMQ_WARN, "message %s of topic %s is passed over",
                    held->delivery.id, held->delivery.queue.topic);
         held_finish(lane, held);
-    } else if (!send_back(lane, held, held, ordered || held->damaged ? DEAD_LEVEL : 0)) {
+    } else if (here || !send_back(lane, held, held, ordered || held->damaged ? DEAD_LEVEL : 0)) {
         held_again(lane, held);
     }
 }

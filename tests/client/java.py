@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""liboncemq sends, the official Java client 5.5.0 receives: every kind of message arrives as it was sent.
+"""liboncemq sends, the official Java client 5.5.0 receives, and the other way round: every kind of message arrives as it
+was sent. And members of one group that are not of one kind.
 
 The Java side (interop/java) looks at each body itself: it is told the checksum in a property. ENDPOINT=apache plays it
 on Apache's servers.
@@ -56,6 +57,72 @@ def _():
     tap.equal((got[1]["tags"], got[1]["keys"], got[1]["properties"]["e\u00e9"]), ("TagA", "k1 k2", "\"\\ \u00fc"), "marks")
     tap.equal([got[10 + i]["size"] for i in range(3)], [100000] * 3, "sizes of compressed bodies")
     tap.equal(got[23]["tags"], "B3", "tag in a batch")
+    listener.stop()
+
+
+def consume(name, topic, **more):
+    c().call("consumer", name=unique(name), group=unique("g_" + name), topic=topic, from_="first", **more)
+    return unique(name)
+
+
+def java_sends(jvm_, topic, count, **args):
+    results = jvm_.call("send", topic=topic, count=count, **{"producer": unique("java_producer"), **args})
+    tap.check(not [each for each in results if "error" in each], "sends: %s" % results[:2])
+    return results
+
+
+def check_whole(got):
+    for each in got:
+        number = each["properties"]["number"]
+        tap.equal(str(each["crc"]), each["properties"]["crc"], "checksum of message %s" % number)
+        tap.equal(each["properties"]["greeting"], "gr\u00f6\u00dfe \u5927\u5c0f %s" % number, "greeting of %s" % number)
+
+
+@tap.test("Java sends, C receives: bodies, tags, keys, properties, batches, delayed and compressed messages")
+def _():
+    topic = unique("FromJava")
+    sent = java_sends(jvm(), topic, 10, first=0, tags="a,b", keys=3)
+    sent += java_sends(jvm(), topic, 10, first=10, mode="batch", tags="a,b")
+    sent += java_sends(jvm(), topic, 2, first=20, delay=1)
+    for first, kind in ((30, "ZLIB"), (40, "LZ4"), (50, "ZSTD")):
+        sender = java.Puppet("java_" + kind.lower(), here().names,
+                             properties=["rocketmq.message.compressType=" + kind])
+        sent += java_sends(sender, topic, 2, first=first, size=50000, producer=unique("java_" + kind))
+        sender.kill9()
+    process.wait_until(lambda: here().route(topic), 10, "route")
+    records = here().records(topic)
+    kinds = {record.sys_flag & 0x700 for record in records if record.sys_flag & 1}
+    tap.equal(kinds, {0x100, 0x200, 0x300}, "kinds of compression in the records")
+    consumer = consume("from_java", topic)
+    got = c().wait_messages(consumer, 28, 60)
+    check_whole(got)
+    by_number = {int(each["properties"]["number"]): each for each in got}
+    tap.equal(sorted(by_number), [*range(22), 30, 31, 40, 41, 50, 51], "numbers")
+    tap.equal((by_number[4]["tag"], by_number[4]["keys"], by_number[15]["tag"]), ("a", "key-1", "b"), "tags and keys")
+    ids = {each["number"]: each["id"] for each in sent if "number" in each and "," not in each["id"]}
+    for number, identity in ids.items():
+        tap.equal(by_number[number]["id"], identity, "id of message %d" % number)
+    c().call("stop", name=consumer)
+
+
+@tap.test("LB-3: members written in Java and in C share one group: each queue has one of them, nothing is lost or doubled")
+def _():
+    topic, group = unique("Mixed"), unique("mixed")
+    java_sends(jvm(), topic, 1, first=0)
+    process.wait_until(lambda: here().route(topic), 10, "route")
+    listener = java.Listener(jvm(), unique("mixed_java"), topic=topic, group=group)
+    c().call("consumer", name="mixed_c", group=group, topic=topic, from_="first")
+    listener.wait_assigned(2, 60)
+    java_sends(jvm(), topic, 200, first=1)
+
+    def numbers():
+        return [int(each["properties"]["number"]) for each in c().messages("mixed_c")]
+    process.wait_until(lambda: set(numbers()) | set(listener.numbers()) >= set(range(201)), 60, "all messages")
+    tap.check(numbers() and listener.numbers(), "both had some")
+    both = numbers() + listener.numbers()
+    tap.equal(len([each for each in both if each > 0]), 200, "deliveries")
+    c().call("stop", name="mixed_c")
+    listener.wait_assigned(4, 60)
     listener.stop()
 
 

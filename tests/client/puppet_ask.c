@@ -6,6 +6,18 @@
 
 #define BODY_SHOWN 1024 /* longer bodies are told by size and digest only */
 
+/* As java.util.zip.CRC32 has it; its test program puts that into a property. */
+static uint32_t crc_of(const uint8_t *at, size_t n)
+{
+    uint32_t crc = ~0u;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= at[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 1 ? crc >> 1 ^ 0xEDB88320u : crc >> 1;
+    }
+    return ~crc;
+}
+
 void delivery_members(struct json_out *w, const struct omq_delivery *d)
 {
     uint8_t digest[SHA256_DIGEST_LENGTH];
@@ -26,6 +38,7 @@ void delivery_members(struct json_out *w, const struct omq_delivery *d)
     json_text_member(w, "body", bytes_of(d->body, d->body_size <= BODY_SHOWN ? d->body_size : 0));
     json_int_member(w, "size", (int64_t)d->body_size);
     json_text_member(w, "digest", bytes_str(hex));
+    json_int_member(w, "crc", crc_of(d->body, d->body_size));
     json_key(w, "properties");
     json_open(w);
     for (size_t i = 0; i < d->n_properties; i++)
