@@ -486,7 +486,8 @@ static void part(void *user)
         lane_drop(list_entry(k, struct lane, link));
     list_remove(&consumer->link);
     list_add_tail(&consumer->client->gone, &consumer->link);
-    heart_leave(consumer->client, (struct bytes){0}, bytes_str(consumer->group));
+    if (!consumer->assigned) /* else nobody has heard of it */
+        heart_leave(consumer->client, (struct bytes){0}, bytes_str(consumer->group));
 }
 
 void consumer_end(struct omq_consumer *consumer)

@@ -445,6 +445,16 @@ static void pull_refused(struct lane *lane, const struct answer *answer)
     lane_rest(lane, REST_TROUBLE_MS);
 }
 
+/* Nobody there: the next pull goes to the master, and the route may have changed. */
+static void pull_lost(struct lane *lane, const struct answer *answer)
+{
+    struct sub *sub = sub_find(lane->consumer, lane->queue.topic);
+    lane->pull_broker = 0;
+    lane_rest(lane, answer->err == ERR_TIMEOUT ? 0 : REST_UNKNOWN_MS);
+    if (sub && answer->err == ERR_CLOSED && !lane->consumer->assigned && !lane->consumer->closing)
+        route_of_sub(sub);
+}
+
 static void pulled(struct call *call, const struct answer *answer)
 {
     struct lane *lane = list_entry(call, struct lane, call);
@@ -454,7 +464,7 @@ static void pulled(struct call *call, const struct answer *answer)
         return;
     }
     if (answer->err) {
-        lane_rest(lane, answer->err == ERR_TIMEOUT ? 0 : REST_UNKNOWN_MS);
+        pull_lost(lane, answer);
         return;
     }
     int64_t next, broker;

@@ -47,6 +47,16 @@ def nothing(offset, code=NOT_FOUND):
                                  "suggestWhichBrokerId": 0})
 
 
+def server(answer):
+    """A Fake on a port that nobody takes at the same moment: scenes are made several at a time."""
+    for _ in range(50):
+        try:
+            return Fake(answer)
+        except OSError as taken:
+            last = taken
+    raise last
+
+
 class Scene:
     """`pull(request, number)` answers pulls of T; None keeps silent. `other` may answer everything else first."""
     numbers = itertools.count(1)
@@ -55,8 +65,8 @@ class Scene:
         number = next(Scene.numbers)
         self.pull, self.other, self.stored, self.id = pull, other, stored, "10.0.0.1@c%d" % number
         self.pulls, self.key = 0, threading.Lock()
-        self.broker = Fake(self.answer)
-        self.names = Fake(lambda q: reply(body=fake.route({"a": self.broker.address}, queues=1)))
+        self.broker = server(self.answer)
+        self.names = server(lambda q: reply(body=fake.route({"a": self.broker.address}, queues=1)))
         self.puppet = tap.watch(puppet.start_c("liar%d" % number, self.names.address))
         self.puppet.call("consumer", name="c", group="g", topic="T", ip="10.0.0.1", instance="c%d" % number,
                          client_timeout_ms=1000, **{"from_": "first", **options})
