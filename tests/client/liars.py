@@ -21,6 +21,7 @@ from harness import fake, process, puppet, remoting, tap  # noqa: E402
 from harness.fake import Fake, reply  # noqa: E402
 
 PULL, QUERY, UPDATE, BACK, MAX, MEMBERS, LOCK, HEART = 11, 14, 15, 36, 30, 38, 41, 34
+POP, ACK, CHANGE = 200050, 200051, 200053
 NOT_FOUND, RETRY, MOVED = 19, 20, 21
 
 
@@ -184,8 +185,17 @@ def _():
 
 @tap.test("an offset that the broker moves is taken over, forward and back")
 def _():
-    with Scene(then(nothing(500, MOVED), found(record(500, b"a"), next_=501), nothing(3, MOVED),
-                    found(record(3, b"b"), next_=4))) as scene:
+    answers = [nothing(500, MOVED), found(record(500, b"a"), next_=501), nothing(3, MOVED),
+               found(record(3, b"b"), next_=4)]
+    handled = threading.Event()
+
+    def pull(_, number):
+        if number == 3:
+            handled.wait(20)  # what nobody has begun is called back when the place moves
+        return answers[number - 1] if number <= len(answers) else None
+    with Scene(pull) as scene:
+        process.wait_until(lambda: scene.bodies() == ["a"], 20, "the first")
+        handled.set()
         scene.wait("a", "b")
         offsets = [int(each.ext["queueOffset"]) for each in scene.broker.of(PULL) if each.ext["topic"] == "T"]
         tap.equal(offsets[:4], [0, 500, 501, 3], "offsets of the pulls")
@@ -326,6 +336,54 @@ def _():
         scene.broker.push(309, {"consumerGroup": "g", "brokerName": "a"}, record(9, b"direct"), oneway=False)
         process.wait_until(lambda: scene.bodies() == ["a", "direct"], 10, "it was handled")
         tap.check(max(scene.told(), default=0) <= 1, "offset")
+
+
+def popping(*answers):
+    """Answers to pops, one after the other; then silence."""
+    left = list(answers)
+
+    def other(request):
+        if request.code == POP:
+            return left.pop(0) if left else None
+        return fake
+    return other
+
+
+GOOD_POP = {"popTime": 5, "invisibleTime": 60000, "reviveQid": 2, "startOffsetInfo": "0 0 0", "msgOffsetInfo": "0 0 0",
+            "restNum": 0}
+
+
+@tap.test("pop: what has no handle that can be read is not handled, and the next honest answer is; it is acknowledged by it")
+def _():
+    lies = [{}, {"startOffsetInfo": ""}, {"startOffsetInfo": "0 7 0"}, {"startOffsetInfo": "0 0 x"}, {"popTime": "x"},
+            {"reviveQid": ""}, {"startOffsetInfo": ";;; 0 0"}]
+    handles = ["", "x", "1 2 3", "0 5 60000 2 9 a 0 0", "0 5 60000 2 0 a -1 0", "0 5 60000 2 0 a 0 -1",
+               " ".join(["1"] * 9), "1 " * 3000]
+
+    def play(lie):
+        bad = reply(ext={**GOOD_POP, **lie}, body=record(0, b"bad")) if isinstance(lie, dict) and lie else reply(
+            ext=GOOD_POP if isinstance(lie, str) else {},
+            body=record(0, b"bad", properties={"POP_CK": lie} if isinstance(lie, str) and lie else None)
+            if not isinstance(lie, str) or lie else b"\xff" * 100)
+        good = reply(ext=GOOD_POP, body=record(0, b"good"))
+        with Scene(then(), other=popping(bad, good), pop=True) as scene:
+            scene.wait("good")
+            [ack] = scene.broker.wait(ACK)
+            tap.equal((ack.ext["extraInfo"], ack.ext["topic"], ack.ext["queueId"], ack.ext["offset"]),
+                      ("0 5 60000 2 0 a 0 0", "T", "0", "0"), "acknowledgement")
+    together(play, lies + handles)
+
+
+@tap.test("pop: a retry is acknowledged where it stands, and a failed one is made invisible for longer")
+def _():
+    again = record(4, b"again", properties={"POP_CK": "3 5 60000 2 1 a 0 4"}, reconsume=1)
+    with Scene(then(), other=popping(reply(ext=GOOD_POP, body=again)), pop=True) as scene:
+        [ack] = scene.broker.wait(ACK)
+        tap.equal((ack.ext["topic"], ack.ext["offset"]), ("%RETRY%g_T", "4"), "acknowledgement")
+    with Scene(then(), other=popping(reply(ext=GOOD_POP, body=again)), pop=True, fail_below=9) as scene:
+        [later] = scene.broker.wait(CHANGE)
+        tap.equal((later.ext["topic"], later.ext["invisibleTime"]), ("%RETRY%g_T", "30000"), "second step of the ladder")
+        tap.equal(scene.broker.of(ACK), [], "acknowledgements")
 
 
 tap.main()
