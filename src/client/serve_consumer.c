@@ -144,7 +144,7 @@ static void subs_write(struct json_out *w, const struct omq_consumer *consumer)
     list_each(k, &consumer->subs) {
         struct heart_subscription sub;
         sub_describe(list_entry(k, struct sub, link), &sub);
-        subscription_write(w, &sub);
+        heart_subscription_write(w, &sub);
     }
     json_close_array(w);
 }

@@ -57,7 +57,7 @@ must_check enum err client_check_read(struct bytes body, struct arena *arena,
                                       struct client_check *out);
 void client_check_write(struct buf *out, const struct client_check *check);
 struct json_out;
-void subscription_write(struct json_out *w, const struct heart_subscription *sub);
+void heart_subscription_write(struct json_out *w, const struct heart_subscription *sub);
 
 /* ---- REGISTER_BROKER ---- */
 

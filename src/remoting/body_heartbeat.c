@@ -109,7 +109,7 @@ enum err heartbeat_read(struct bytes body, struct arena *arena, struct heartbeat
 
 /* ---- writing, for the client ---- */
 
-void subscription_write(struct json_out *w, const struct heart_subscription *sub)
+void heart_subscription_write(struct json_out *w, const struct heart_subscription *sub)
 {
     json_open(w);
     json_bool_member(w, "classFilterMode", false);
@@ -140,7 +140,7 @@ static void consumer_write(struct json_out *w, const struct heart_consumer *c)
     json_key(w, "subscriptionDataSet");
     json_open_array(w);
     for (size_t i = 0; i < c->n_subs; i++)
-        subscription_write(w, &c->subs[i]);
+        heart_subscription_write(w, &c->subs[i]);
     json_close_array(w);
     json_bool_member(w, "unitMode", c->unit_mode);
     json_close(w);
@@ -198,7 +198,7 @@ void client_check_write(struct buf *out, const struct client_check *check)
     json_text_member(&w, "group", check->group);
     if (check->has_sub) {
         json_key(&w, "subscriptionData");
-        subscription_write(&w, &check->sub);
+        heart_subscription_write(&w, &check->sub);
     }
     json_close(&w);
 }
