@@ -28,6 +28,18 @@ void client_log(struct omq_client *client, int level, const char *format, ...)
     client->options.log(client->options.user, level, line);
 }
 
+/* Not strndup, which is for strings: slices have no end. */
+char *bytes_text(struct bytes text)
+{
+    char *copy = malloc(text.len + 1);
+    if (!copy)
+        return NULL;
+    if (text.len > 0)
+        memcpy(copy, text.at, text.len);
+    copy[text.len] = 0;
+    return copy;
+}
+
 char *client_text(struct omq_client *client, const char *text)
 {
     if (!text)

@@ -312,7 +312,8 @@ void client_give_all(struct omq_client *client);
 void client_flush(struct omq_client *client); /* waits for callbacks that are due */
 void client_log(struct omq_client *client, int level, const char *format, ...) printf_like(3, 4);
 void client_new_id(struct omq_client *client, char out[ID_TEXT_MAX]); /* any thread */
-char *client_text(struct omq_client *client, const char *text);       /* a copy; NULL stays NULL */
+char *bytes_text(struct bytes text);                            /* with an end; NULL: no memory */
+char *client_text(struct omq_client *client, const char *text); /* a copy; NULL stays NULL */
 
 /* What the application waits for: filled and told by the loop. */
 struct waiter {

@@ -404,7 +404,7 @@ static bool receipt_read(struct job *job, const struct head *head)
                 : head->code == RES_FLUSH_DISK_TIMEOUT ? OMQ_STORED_NO_FLUSH
                                                        : OMQ_STORED_NO_COPY;
     if (job->batch && ids.len > 0)
-        job->offset_ids = strndup((const char *)ids.at, ids.len);
+        job->offset_ids = bytes_text(ids);
     else
         field_copy(head, BYTES("msgId"), r->offset_id, sizeof r->offset_id);
     field_copy(head, BYTES("recallHandle"), r->recall, sizeof r->recall);

@@ -187,8 +187,8 @@ static enum err direct_make(const struct asked *asked, struct omq_consumer *cons
         return ERR_MALFORMED;
     struct bytes broker = head_field(asked->head, BYTES("brokerName"));
     struct asked_later *later = malloc(sizeof *later);
-    char *topic = strndup((const char *)record.topic.at, record.topic.len);
-    char *name = strndup(broker.len ? (const char *)broker.at : "", broker.len);
+    char *topic = bytes_text(record.topic);
+    char *name = bytes_text(broker);
     struct parcel *parcel = NULL;
     struct held *held = NULL;
     if (later && topic && name)

@@ -54,8 +54,7 @@ void tracer_flush(struct omq_producer *producer)
         return;
     if (tracer->timer)
         timer_stop(tracer->timer);
-    struct bytes words = buf_bytes(&tracer->batch.keys);
-    char *keys = strndup((const char *)words.at, words.len);
+    char *keys = bytes_text(buf_bytes(&tracer->batch.keys));
     const struct omq_message message = {
         .topic = producer->trace_topic,
         .keys = keys,
