@@ -98,6 +98,30 @@ static enum err drop_empty_last(struct store *store, const uint64_t *bases, size
     return store->vfs->calls->remove(store->vfs, path, why);
 }
 
+/* The place in the list of the file that was written last. A file that was made ahead has nothing
+ * in it yet; the one before it may be short all the same. */
+static enum err written_last(struct store *store, const uint64_t *bases, size_t n, size_t *out,
+                             struct fault *why)
+{
+    uint8_t start[RECORD_BLANK_SIZE] = {0};
+    char path[PATH_SIZE];
+    uint64_t size;
+    struct vfs_file *file;
+    *out = n - 1;
+    if (n == 1)
+        return OK;
+    fileset_path(path, LOG_FOLDER, bases[n - 1]);
+    enum err err = store->vfs->calls->open(store->vfs, path, VFS_READ, &file, why);
+    if (err)
+        return err;
+    err = store->vfs->calls->size(file, &size, why);
+    if (!err && size >= sizeof start)
+        err = store->vfs->calls->read(file, 0, start, sizeof start, why);
+    store->vfs->calls->close(file);
+    *out -= load_u64(start) == 0;
+    return err;
+}
+
 /* What stands at a position; a record only if all of it is there. Its slices are not to be used. */
 static enum err sight_at(struct store *store, uint64_t position, enum log_sight *sight,
                          struct record *out, struct fault *why)
@@ -138,12 +162,15 @@ static enum err log_hole(struct store *store, uint64_t missing, const uint64_t *
 static enum err log_load(struct store *store, struct store_report *report, struct fault *why)
 {
     cleanup(free_at) uint64_t *bases = NULL;
-    size_t n;
+    size_t n, last;
     struct fileset *log = &store->log;
     enum err err = fileset_list(store->vfs, LOG_FOLDER, &bases, &n, why);
     if (!err)
         err = drop_empty_last(store, bases, &n, why);
     if (err || n == 0)
+        return err;
+    err = written_last(store, bases, n, &last, why);
+    if (err)
         return err;
     for (size_t i = 0; i < n; i++) {
         uint64_t wanted = bases[0] + i * log->file_size;
@@ -155,7 +182,7 @@ static enum err log_load(struct store *store, struct store_report *report, struc
             err = log_hole(store, wanted, bases + i, n - i, report, why);
             n = i;
         } else {
-            err = log_file_check(store, bases[i], i == n - 1, report->clean, why);
+            err = log_file_check(store, bases[i], i >= last, report->clean, why);
         }
         if (err)
             return err;

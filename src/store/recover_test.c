@@ -324,6 +324,43 @@ static void a_hole_in_the_log_is_refused(void **state)
     house_clear(&h);
 }
 
+/* A failed write is wiped by cutting its file and making it long again. A crash between the two
+ * leaves it short, and behind it may stand the next file, made ahead and empty. */
+static void a_log_file_that_a_crash_left_short_gets_its_length(void **state)
+{
+    (void)state;
+    for (int ahead = 0; ahead < 2; ahead++) {
+        struct house h;
+        house_init(&h, 1);
+        house_must_open(&h);
+        house_must_send(&h, 0, 20);
+        uint64_t written = position_get(&h.store->positions.written);
+        assert_true(written < HOUSE_LOG_FILE);
+        if (ahead)
+            assert_int_equal(log_make_ahead(h.store, NULL), OK);
+        house_crash(&h);
+        house_truncate(&h, "commitlog/00000000000000000000", written + 100);
+        house_must_open(&h);
+        check_all(&h, 20);
+        house_clear(&h);
+    }
+}
+
+/* With records behind it a short file has lost some, and that is not ours to repair. */
+static void a_short_log_file_before_others_is_refused(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    fill(&h, 0, 800);
+    assert_true(position_get(&h.store->positions.written) > HOUSE_LOG_FILE);
+    house_crash(&h);
+    house_truncate(&h, "commitlog/00000000000000000000", HOUSE_LOG_FILE / 2);
+    assert_int_equal(house_open(&h), ERR_MISMATCH);
+    house_clear(&h);
+}
+
 static void log_files_of_another_size_are_refused(void **state)
 {
     (void)state;
@@ -501,6 +538,8 @@ int main(void)
         cmocka_unit_test(damaged_queue_files_are_built_again),
         cmocka_unit_test(units_past_the_log_are_cut),
         cmocka_unit_test(a_hole_in_the_log_is_refused),
+        cmocka_unit_test(a_log_file_that_a_crash_left_short_gets_its_length),
+        cmocka_unit_test(a_short_log_file_before_others_is_refused),
         cmocka_unit_test(log_files_of_another_size_are_refused),
         cmocka_unit_test(damage_in_the_middle_is_reported),
         cmocka_unit_test(nothing_that_was_cut_comes_back),
