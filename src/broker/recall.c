@@ -15,6 +15,7 @@
  *
  * Witness for handle, record and refusals: RecallMessageProcessor and RecallMessageHandle of 5.5.0.
  */
+#include "base/base64.h"
 #include "broker/timer_int.h"
 
 #include "base/crc32.h"
@@ -24,50 +25,6 @@
 
 #define KEY_MOST  1024
 #define TEXT_MOST 4096
-
-/* ---- base64 for addresses, with its padding ---- */
-
-static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-static size_t base64_write(struct bytes in, char *out)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < in.len; i += 3) {
-        size_t left = in.len - i;
-        uint32_t v = (uint32_t)in.at[i] << 16;
-        v |= left > 1 ? (uint32_t)in.at[i + 1] << 8 : 0;
-        v |= left > 2 ? in.at[i + 2] : 0;
-        out[n++] = letters[v >> 18];
-        out[n++] = letters[v >> 12 & 63];
-        out[n++] = left > 1 ? letters[v >> 6 & 63] : '=';
-        out[n++] = left > 2 ? letters[v & 63] : '=';
-    }
-    return n;
-}
-
-/* False: that is none. The padding may be missing, as Java allows. `out` has room for in.len. */
-static bool base64_read(struct bytes in, uint8_t *out, size_t *n)
-{
-    while (in.len > 0 && in.at[in.len - 1] == '=' && in.len % 4 != 1)
-        in.len--;
-    if (in.len % 4 == 1)
-        return false;
-    uint32_t v = 0;
-    *n = 0;
-    for (size_t i = 0; i < in.len; i++) {
-        const char *letter = in.at[i] ? strchr(letters, in.at[i]) : NULL;
-        if (!letter)
-            return false;
-        v = v << 6 | (uint32_t)(letter - letters);
-        if (i % 4 == 1)
-            out[(*n)++] = (uint8_t)(v >> 4);
-        else if (i % 4 == 2)
-            out[(*n)++] = (uint8_t)(v >> 2);
-        else if (i % 4 == 3)
-            out[(*n)++] = (uint8_t)v;
-    }
-    return true;
-}
 
 /* ---- handles ---- */
 
@@ -80,7 +37,7 @@ size_t broker_recall_handle(const struct broker *b, struct bytes topic, int64_t 
                      (long long)timer_time(due_ms) + 1, BYTES_ARG(uniq_key));
     if (n < 0 || (size_t)n >= sizeof text)
         return 0;
-    return base64_write(bytes_of(text, (size_t)n), out);
+    return base64_write(BASE64_URL, bytes_of(text, (size_t)n), out);
 }
 
 struct recall_handle {
@@ -92,7 +49,7 @@ struct recall_handle {
 static bool recall_read(struct bytes in, struct recall_handle *out)
 {
     size_t n;
-    if (in.len == 0 || in.len > sizeof out->text || !base64_read(in, out->text, &n))
+    if (in.len == 0 || in.len > sizeof out->text || !base64_read(BASE64_URL, in, out->text, &n))
         return false;
     struct bytes parts[5];
     size_t count = 0, from = 0;

@@ -2,39 +2,8 @@
  *
  * The handle in its receipt is base64url of "v1 topic broker time id": it says which broker has it.
  */
+#include "base/base64.h"
 #include "client/producer_int.h"
-
-static int digit_of(uint8_t c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '-' ? 62 : c == '_' ? 63 : -1;
-}
-
-static struct bytes base64url_read(struct bytes text, uint8_t *out, size_t size)
-{
-    uint32_t bits = 0;
-    int have = 0;
-    size_t n = 0;
-    while (text.len > 0 && text.at[text.len - 1] == '=')
-        text.len--;
-    for (size_t i = 0; i < text.len; i++) {
-        int digit = digit_of(text.at[i]);
-        if (digit < 0 || n == size)
-            return (struct bytes){0};
-        bits = bits << 6 | (uint32_t)digit;
-        have += 6;
-        if (have >= 8) {
-            have -= 8;
-            out[n++] = (uint8_t)(bits >> have);
-        }
-    }
-    return bytes_of(out, n);
-}
 
 /* The n-th word, from 0. */
 static struct bytes word(struct bytes text, size_t n)
@@ -60,7 +29,10 @@ static int nothing_to_take(struct question *question, const struct answer *answe
 bool recall_read(struct bytes text, struct bytes topic, uint8_t room[RECALL_MAX],
                  struct bytes *broker)
 {
-    struct bytes handle = base64url_read(text, room, RECALL_MAX);
+    size_t n;
+    if (text.len > RECALL_MAX || !base64_read(BASE64_URL, text, room, &n))
+        return false;
+    struct bytes handle = bytes_of(room, n);
     *broker = word(handle, 2);
     return bytes_equal(word(handle, 0), BYTES("v1")) && bytes_equal(word(handle, 1), topic) &&
            broker->len > 0 && word(handle, 4).len > 0;

@@ -1,4 +1,5 @@
 /* body_pop.c - POP: the handle of a message, acknowledgements of many, and who is told to pop. */
+#include "base/base64.h"
 #include "remoting/bodies_int.h"
 
 /* ---- handles: "start popTime invisibleTime reviveQid r brokerName queueId offset" ---- */
@@ -31,17 +32,6 @@ enum err pop_handle_read(struct bytes text, struct pop_handle *out)
 
 /* ---- BATCH_ACK_MESSAGE ---- */
 
-static int base64_value(uint8_t c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 /* Java's BitSet as bytes: bit i of byte k is message 8k + i. At most so many are acknowledged at
  * once as were handed out at once. */
 static enum err bits_read(struct bytes text, int64_t start, struct batch_ack *out)
@@ -51,7 +41,7 @@ static enum err bits_read(struct bytes text, int64_t start, struct batch_ack *ou
     while (text.len > 0 && text.at[text.len - 1] == '=')
         text.len--;
     for (size_t i = 0; i < text.len; i++) {
-        int value = base64_value(text.at[i]);
+        int value = base64_digit(BASE64_TEXT, text.at[i]);
         if (value < 0)
             return ERR_MALFORMED;
         pending = pending << 6 | (uint32_t)value;
