@@ -42,16 +42,8 @@ static void writes_and_reads(void **state)
 static void refuses_what_is_none(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"A",
-                                      "AAAAA",
-                                      "=",
-                                      "A===",
-                                      "A=A=",
-                                      "AA A",
-                                      "AA\n=",
-                                      "--__",
-                                      "\x80"
-                                      "AAA"};
+    static const char *const bad[] = {
+        "A", "AAAAA", "=", "A===", "A=A=", "AA A", "AA\n=", "--__", "\x80***"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         uint8_t out[16];
         size_t n;
