@@ -139,7 +139,8 @@ class Server:
     def kill9(self):
         self.child.kill9()
 
-    def stop(self, timeout=30):
+    def stop(self, timeout=180):
+        """SIGTERM. Its services are joined one after the other, which a busy machine draws out to more than half a minute."""
         return self.child.stop(timeout)
 
     def tail(self, lines=30):
