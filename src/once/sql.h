@@ -1,0 +1,133 @@
+/* sql.h - the SQL stores: one set of rules, three engines.
+ *
+ *     driver.h           what the core asks
+ *     sql.c              answers it with statements, the same for all    (this folder)
+ *     sqlite.c pg.c mariadb.c    engines: run a statement on a connection, tell errors apart
+ *
+ * An engine knows its client library and dialect and nothing of claims. sql.c knows claims and no
+ * library. A driver of one database is sql_driver(&engine): the struct once_driver below, filled by
+ * macro in the engine's file.
+ *
+ * The tables, for `table` = once (types by engine; the exact SQL is in docs/once.md and is what
+ * `create` runs):
+ *
+ *     once_claims   id (32 bytes, primary key), name, state, token, fence, until_ms, fingerprint;
+ *                   index on until_ms
+ *     once_steps    id, step (primary key: both), result
+ *     once_places   id (primary key), name, epoch, next, done (bitmap of what is done beyond next)
+ *     once_outbox   number (growing primary key), id, message
+ *     once_birth    one row: a random number, made with the tables; a store that was emptied has
+ *                   another (H-13)
+ *
+ * Columns that hold ids and names are binary: keys that differ in case, in trailing blanks or
+ * behind the hundredth character differ (H-16, H-17). No statement ignores errors: a conflict is
+ * looked for on the named key only (H-19).
+ */
+#ifndef ONCE_SQL_H
+#define ONCE_SQL_H
+
+#include "once/driver.h"
+
+#define SQL_PARAMS_MAX  12
+#define SQL_COLUMNS_MAX 10
+
+enum sql_type { SQL_NULL, SQL_INT, SQL_TEXT, SQL_BLOB };
+
+struct sql_value {
+    enum sql_type type;
+    int64_t number;
+    struct bytes bytes; /* TEXT, BLOB */
+};
+
+/* One statement. `text` has `?` for parameters (an engine of another dialect rewrites them when it
+ * prepares) and must be a string that lives as long as the connection: prepared statements are
+ * remembered by its address, unless `once` is set. */
+struct sql_call {
+    const char *text;
+    bool once; /* text may be gone afterwards: do not remember it */
+    struct sql_value params[SQL_PARAMS_MAX];
+    size_t n_params;
+
+    /* Every row that comes, until it says false. Values live until it returns. NULL: none expected.
+     */
+    bool (*row)(void *user, const struct sql_value *columns, size_t n);
+    void *user;
+
+    uint64_t changed; /* out: rows inserted, changed, deleted */
+};
+
+struct sql_conn; /* an engine's own */
+
+struct sql_engine {
+    const char *name;
+    enum err (*connect)(const struct store_settings *settings, struct sql_conn **out,
+                        struct fault *why);
+    void (*disconnect)(struct sql_conn *conn);
+    bool (*healthy)(struct sql_conn *conn);
+    void *(*native)(struct sql_conn *conn);
+
+    /* Runs `n` statements one after the other, in as few round trips as the library can; stops at
+     * the first that fails, whose place is `*failed`:
+     *     ERR_IO       the connection is gone
+     *     ERR_BUSY     deadlock, serialisation failure, lock time-out: a transaction must be rolled
+     *                  back and may be tried again (1205, 1213, 40P01, 40001, 55P03, SQLITE_BUSY)
+     *     ERR_EXISTS   a unique key was violated
+     *     ERR_NOT_FOUND  no such table
+     *     ERR_DISK_FULL, ERR_READ_ONLY, ERR_DENIED, ERR_INVALID: anything else, with the server's
+     *                  words in `why`
+     */
+    enum err (*run)(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
+                    struct fault *why);
+
+    /* Transactions. `writes`: take what a writer needs at once (SQLite: BEGIN IMMEDIATE). */
+    enum err (*begin)(struct sql_conn *conn, bool writes, struct fault *why);
+    enum err (*commit)(struct sql_conn *conn, struct fault *why);
+    void (*rollback)(struct sql_conn *conn); /* also after a failed statement; never fails: a
+                                                connection that cannot is unhealthy afterwards */
+
+    /* Takeover: this session says it lives, until it ends; is that one gone? Instances are the
+     * upper halves of tokens. May be NULL: cannot tell. */
+    enum err (*live)(struct sql_conn *conn, uint32_t instance, struct fault *why);
+    bool (*gone)(struct sql_conn *conn, uint32_t instance);
+
+    /* Dialect. Texts may use {t} for the quoted first part of a table's name: "INSERT INTO
+     * {t}_claims …" is not possible with quotes, so {claims} {steps} {places} {outbox} {birth}
+     * stand for whole quoted names, and {now} for the expression of the server's clock in
+     * milliseconds. */
+    char quote;         /* '"' or '`' */
+    const char *now_ms; /* an SQL expression, the same all through one statement */
+    const char *for_update;
+    const char *const *create; /* statements, ended by NULL; each may be repeated */
+    /* Inserts a row (id, name, state, token, fence, until, fingerprint) unless the id is there:
+     * `changed` is 0 then. The form differs between dialects: ON CONFLICT (id) DO NOTHING. */
+    const char *insert_claim;
+};
+
+/* What `struct once_driver` of an engine consists of; in the engine's file:
+ *
+ *     static enum err open(const struct store_settings *s, struct store **out, struct fault *why)
+ *     {
+ *         return sql_open(&engine, s, out, why);
+ *     }
+ *     const struct once_driver once_driver_sqlite = {SQL_DRIVER("sqlite", open, " FOR UPDATE")};
+ */
+enum err sql_open(const struct sql_engine *engine, const struct store_settings *settings,
+                  struct store **out, struct fault *why);
+void sql_close(struct store *store);
+enum err sql_connect(struct store *store, struct conn **out, struct fault *why);
+void sql_disconnect(struct conn *conn);
+bool sql_healthy(struct conn *conn);
+enum err sql_run(struct conn *conn, struct op *const *ops, size_t n, struct fault *why);
+enum err sql_accept(struct store *store, struct conn *conn, struct fault *why);
+enum err sql_begin(struct conn *conn, struct op *op, struct fault *why);
+enum err sql_commit(struct conn *conn, struct fault *why);
+void sql_rollback(struct conn *conn);
+void *sql_native(struct conn *conn);
+enum err sql_place_mark(struct conn *conn, const struct place *place, enum op_outcome *outcome,
+                        struct fault *why);
+enum err sql_place_look(struct conn *conn, const struct place *place, enum op_outcome *outcome,
+                        struct fault *why);
+enum err sql_place_take(struct conn *conn, struct place *place, struct fault *why);
+enum err sql_call(struct conn *conn, struct sql_call *call, struct fault *why);
+
+#endif
