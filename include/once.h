@@ -41,7 +41,7 @@
  *                       written in your transaction. As above; but it knows one message by its
  *                       place, so an event that was sent twice is two events.
  *
- * Steps (ONCE_LEASE, ONCE_TABLE) split a handler that calls several services; guards (within a
+ * Steps (ONCE_LEASE only) split a handler that calls several services; guards (within a
  * transaction) are for tables that can tell by themselves whether something was done.
  *
  * The rules
@@ -175,7 +175,7 @@ struct once;
  * error, ONCE_STORE; one that goes down later is waited for. */
 ONCE_API int once_open(const struct once_options *options, struct once **out,
                        struct once_error *why);
-/* Every run must have ended. */
+/* Every run must have ended. NULL is fine. */
 ONCE_API void once_close(struct once *once);
 
 /* ---- messages, verdicts ---- */
@@ -231,6 +231,8 @@ struct once_answer {
     struct once_error why; /* its text is empty where there is nothing to say */
 };
 
+/* One word: "first", "duplicate", "other-body", "running", "no-key", "down", "emptied", "failed",
+ * "lost", "unsure", "conflict". */
 ONCE_API const char *once_cause_text(int cause);
 
 /* ---- running ---- */
