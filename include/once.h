@@ -270,6 +270,10 @@ ONCE_API int once_run_attempt(const struct once_run *run);
 /* The claim is gone, or could not be renewed for as long as it was valid: stop, and change nothing
  * more. What the handler returns will not be recorded. */
 ONCE_API bool once_run_lost(const struct once_run *run);
+/* An earlier run of this key began and never ended: its process died, or was stopped for longer
+ * than its claim. Whether its effect happened is for the handler to find out; counted as
+ * `overtaken`. */
+ONCE_API bool once_run_overtook(const struct once_run *run);
 /* The open connection of a transaction: PGconn *, MYSQL *, sqlite3 *; else NULL. Do not commit,
  * roll back or close it; savepoints are fine. */
 ONCE_API void *once_run_connection(struct once_run *run);
@@ -365,10 +369,10 @@ ONCE_API int once_accept_wiped(struct once *once, struct once_error *why);
 
 struct once_stats {
     uint64_t first_runs, duplicates, other_bodies, busy, lost, released, no_key;
-    uint64_t unsure, store_errors, ran_without_store, swept;
+    uint64_t unsure, store_errors, ran_without_store, swept, overtaken;
     uint64_t running;               /* now */
     uint64_t store_ns, store_calls; /* time spent waiting for the store */
-    uint64_t reserved[8];
+    uint64_t reserved[7];
 };
 ONCE_API void once_stats(const struct once *once, struct once_stats *out);
 

@@ -37,6 +37,7 @@ static bool claim(const struct stored *before, int64_t now_ms, bool gone, struct
     }
     if (before->state == ONCE_CONSUMING && before->token == op->token) {
         op->outcome = OUT_OK; /* asked again, because the answer was lost */
+        op->state = ONCE_ABSENT;
         op->fence = before->fence;
         after->until_ms = later(now_ms, op->expiry_ms);
         return true;
@@ -53,6 +54,7 @@ static bool claim(const struct stored *before, int64_t now_ms, bool gone, struct
         .fingerprint = op->fingerprint,
     };
     op->fence = after->fence;
+    op->state = before->state;
     op->left_ms = 0;
     op->outcome = OUT_OK;
     return true;

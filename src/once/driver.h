@@ -80,9 +80,10 @@ struct op {
     int rows;             /* sweep: at most; out: how many were */
 
     enum op_outcome outcome;
-    int state;        /* look: enum once_state */
-    int64_t fence;    /* claim, look */
-    int64_t left_ms;  /* claim: of the other's; look */
+    int state;       /* look: enum once_state. Claim, OUT_OK: what it was before; ONCE_CONSUMING: by
+                        another token, whose run never ended */
+    int64_t fence;   /* claim, look */
+    int64_t left_ms; /* claim: of the other's; look */
     struct fault why; /* OUT_FAILED */
 };
 
