@@ -19,6 +19,7 @@
  *     stats                     name=number …
  *     accept                    ok
  *     count NAME                how often that effect happened
+ *     rows PREFIX               TOTAL DISTINCT, of the effects that begin so
  *     sql STATEMENT             ok; on a connection of its own
  *
  * or "error CODE words".
@@ -184,6 +185,14 @@ static void count(const char *name)
                          : lines_of(name));
 }
 
+static void rows(const char *prefix)
+{
+    printf(
+        "%ld %ld\n",
+        business_number(url, "SELECT COUNT(*) FROM effects WHERE k LIKE '%s%%'", prefix),
+        business_number(url, "SELECT COUNT(DISTINCT k) FROM effects WHERE k LIKE '%s%%'", prefix));
+}
+
 static void sql(char *const *w)
 {
     char text[1000] = "";
@@ -232,6 +241,8 @@ static void obey(char **w)
         stats();
     else if (strcmp(w[0], "count") == 0)
         count(w[1]);
+    else if (strcmp(w[0], "rows") == 0)
+        rows(w[1]);
     else if (strcmp(w[0], "sql") == 0)
         sql(w);
     else if (strcmp(w[0], "accept") == 0)

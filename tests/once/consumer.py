@@ -1,0 +1,121 @@
+"""The option `once` of a consumer: with the store that STORE names, on a real daemon."""
+
+import os
+import time
+
+import plays
+import stage
+from harness import process, tap
+
+QUEUES = 4
+
+
+class Scene:
+    """A daemon, a topic, a group, and a file for effects."""
+
+    def __init__(self, **settings):
+        self.group = self.topic = stage.name("consumer")
+        self.daemon = plays.start_daemon(**settings)
+        self.file = os.path.join(process.temp_folder(), "effects")
+        plays.make_topic(self.daemon, self.topic, QUEUES)
+
+    def send(self, keys, **more):
+        plays.send(self.daemon, self.topic, keys, QUEUES, **more)
+
+    def start(self, mode="lease", **options):
+        return tap.watch(plays.Consumer(self.daemon, self.group, self.topic, mode, self.file, **options).wait_ready())
+
+    def effects(self):
+        return {key: len(lines) for key, lines in plays.effects(self.file).items()}
+
+    def wait_done(self, n, timeout=60):
+        process.wait_until(lambda: len(self.effects()) == n and
+                           plays.lag(self.daemon, self.group, self.topic, QUEUES) == 0, timeout, "%d effects" % n, pause=0.1)
+
+
+@tap.test("DS-3 DS-10 a business event that was sent three times has one effect")
+def _():
+    scene = Scene()
+    scene.send(["k%d" % (number % 100) for number in range(300)])
+    consumer = scene.start()
+    scene.wait_done(100)
+    tap.equal(set(scene.effects().values()), {1}, "effects of a key")
+    numbers = consumer.close()
+    tap.equal((numbers["first_runs"], numbers["handled"]), (100, 100), "runs")
+    tap.equal(numbers["duplicates"], 200, "duplicates suppressed")
+
+
+@tap.test("DS-10 keyed by the message's id, it has three")
+def _():
+    scene = Scene()
+    scene.send(["k", "k", "k"])
+    consumer = scene.start(key="{msgid}")
+    process.wait_until(lambda: scene.effects() == {"k": 3}, 30, "three effects")
+    consumer.close()
+
+
+@tap.test("H-23 batches: what fails in a batch comes again alone")
+def _():
+    scene = Scene()
+    scene.send(["k%d" % number for number in range(320)])
+    consumer = scene.start(batch=32, fail=5)
+    scene.wait_done(320)
+    tap.equal(set(scene.effects().values()), {1}, "effects of a key")
+    consumer.close()
+
+
+@tap.test("H-8 a process is killed in its handler, with three retries and a claim of four seconds: the message is not burnt")
+def _():
+    scene = Scene()
+    scene.send(["hang", "k1", "k2"])
+    first = scene.start(hang="hang", retries=3, expiry=4000)
+    first.child.wait_line(lambda line: line == "at hang", 30)
+    second = scene.start(retries=3, expiry=4000)
+    first.kill9()
+    scene.wait_done(3)
+    tap.equal(scene.effects(), {"hang": 1, "k1": 1, "k2": 1}, "effects")
+    tap.equal(second.close()["lost"], 0, "lost")
+
+
+@tap.test("H-24 in order, the next member goes on as soon as the process is gone")
+def _():
+    scene = Scene()
+    scene.send(["a", "b", "c", "d", "hang", "e", "f", "g"])
+    first = scene.start(ordered=1, hang="hang", expiry=120000)
+    first.child.wait_line(lambda line: line == "at hang", 30)
+    second = scene.start(ordered=1, expiry=120000)
+    first.kill9()
+    begin = time.monotonic()
+    scene.wait_done(8, 100)
+    tap.note("%.1f s after its death" % (time.monotonic() - begin))
+    tap.equal(set(scene.effects().values()), {1}, "effects of a key")
+    second.close()
+
+
+@tap.test("pop: copies are suppressed as well")
+def _():
+    scene = Scene()
+    scene.send(["k%d" % (number % 50) for number in range(100)])
+    consumer = scene.start(pop=1)
+    process.wait_until(lambda: len(scene.effects()) == 50 and consumer.numbers()["duplicates"] == 50, 60, "all were seen")
+    tap.equal(set(scene.effects().values()), {1}, "effects of a key")
+    consumer.close()
+
+
+@tap.test("H-11 the store is down: nothing runs, no attempt is counted, nothing becomes a dead letter, and then all run")
+def _():
+    if not stage.SERVER:
+        tap.skip("SQLite has no server")
+    scene = Scene()
+    consumer = scene.start(retries=1)
+    stage.store().kill9()
+    scene.send(["k%d" % number for number in range(50)])
+    process.wait_until(lambda: consumer.numbers()["handled"] == 0 and time.sleep(3) is None, 30, "some time")
+    tap.equal(scene.effects(), {}, "effects")
+    stage.store().start()
+    scene.wait_done(50)
+    tap.equal(set(scene.effects().values()), {1}, "effects of a key")
+    consumer.close()
+
+
+tap.main()
