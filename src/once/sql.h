@@ -5,23 +5,32 @@
  *     sqlite.c pg.c mariadb.c    engines: run a statement on a connection, tell errors apart
  *
  * An engine knows its client library and dialect and nothing of claims. sql.c knows claims and no
- * library. A driver of one database is sql_driver(&engine): the struct once_driver below, filled by
- * macro in the engine's file.
+ * library. A driver of one database is the struct once_driver that SQL_DRIVER below fills.
  *
  * The tables, for `table` = once (types by engine; the exact SQL is in docs/once.md and is what
  * `create` runs):
  *
- *     once_claims   id (32 bytes, primary key), name, state, token, fence, until_ms, fingerprint;
- *                   index on until_ms
+ *     once_claims   id (32 bytes, primary key), name, state, token, fence, until_ms, keep_ms,
+ *                   fingerprint; index on keep_ms
  *     once_steps    id, step (primary key: both), result
  *     once_places   id (primary key), name, epoch, next, done (bitmap of what is done beyond next)
  *     once_outbox   number (growing primary key), id, message
- *     once_birth    one row: a random number, made with the tables; a store that was emptied has
- *                   another (H-13)
+ *     once_birth    one (primary key, always 1), number: random, written when the tables are first
+ *                   opened; a store that was emptied has another, or none (H-13)
+ *
+ * All but id, step, done, result, message (bytes) and name (text) are signed 64-bit numbers; tokens
+ * and fingerprints are the same 64 bits. `until_ms` is when a claim or mark ends, `keep_ms` when
+ * the sweep may take the row: later for a claim, since the steps of a process that died must be
+ * there when its message comes again.
  *
  * Columns that hold ids and names are binary: keys that differ in case, in trailing blanks or
  * behind the hundredth character differ (H-16, H-17). No statement ignores errors: a conflict is
  * looked for on the named key only (H-19).
+ *
+ * What an engine sets on its connections: a statement of a transaction sees what others have
+ * committed before it (READ COMMITTED: a row that was lost to another is read again in the same
+ * transaction); a value that does not fit is an error and is never cut; a commit that was
+ * answered is on the disk; waiting for a locked row ends after wait_ms.
  */
 #ifndef ONCE_SQL_H
 #define ONCE_SQL_H
@@ -79,38 +88,57 @@ struct sql_engine {
     enum err (*run)(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
                     struct fault *why);
 
-    /* Transactions. `writes`: take what a writer needs at once (SQLite: BEGIN IMMEDIATE). */
+    /* Transactions. `writes`: take what a writer needs at once (SQLite: BEGIN IMMEDIATE). A BEGIN
+     * may be kept back and sent with the first statements; there are some before `native` is used.
+     */
     enum err (*begin)(struct sql_conn *conn, bool writes, struct fault *why);
     enum err (*commit)(struct sql_conn *conn, struct fault *why);
     void (*rollback)(struct sql_conn *conn); /* also after a failed statement; never fails: a
                                                 connection that cannot is unhealthy afterwards */
 
     /* Takeover: this session says it lives, until it ends; is that one gone? Instances are the
-     * upper halves of tokens. May be NULL: cannot tell. */
+     * upper halves of tokens. May be NULL: cannot tell. sql.c keeps one connection for `live` and
+     * nothing else, and asks `gone` on others. */
     enum err (*live)(struct sql_conn *conn, uint32_t instance, struct fault *why);
     bool (*gone)(struct sql_conn *conn, uint32_t instance);
 
     /* Dialect. Texts may use {t} for the quoted first part of a table's name: "INSERT INTO
      * {t}_claims …" is not possible with quotes, so {claims} {steps} {places} {outbox} {birth}
-     * stand for whole quoted names, and {now} for the expression of the server's clock in
-     * milliseconds. */
+     * {keep} (the index) stand for whole quoted names, {plain} for `table` itself, {now} for the
+     * expression of the server's clock in milliseconds, and {lock} for `for_update`. */
     char quote;         /* '"' or '`' */
     const char *now_ms; /* an SQL expression, the same all through one statement */
     const char *for_update;
     const char *const *create; /* statements, ended by NULL; each may be repeated */
-    /* Inserts a row (id, name, state, token, fence, until, fingerprint) unless the id is there:
-     * `changed` is 0 then. The form differs between dialects: ON CONFLICT (id) DO NOTHING. */
+    /* Inserts a row (id, name, state, token, fence, until_ms, keep_ms, fingerprint: eight `?` in
+     * this order) unless the id is there: `changed` is 0 then. The form differs between dialects:
+     * ON CONFLICT (id) DO NOTHING. */
     const char *insert_claim;
 };
 
-/* What `struct once_driver` of an engine consists of; in the engine's file:
+/* What `struct once_driver` of an engine consists of; in the engine's file (the engine itself is
+ * not static: its tests use it):
  *
  *     static enum err open(const struct store_settings *s, struct store **out, struct fault *why)
  *     {
- *         return sql_open(&engine, s, out, why);
+ *         return sql_open(&sql_engine_pg, s, out, why);
  *     }
- *     const struct once_driver once_driver_sqlite = {SQL_DRIVER("sqlite", open, " FOR UPDATE")};
+ *     static enum err quote(const char *name, char *out, size_t size)
+ *     {
+ *         return sql_quote('"', name, out, size);
+ *     }
+ *     const struct once_driver once_driver_postgresql = {
+ *         SQL_DRIVER("postgresql", open, quote, " FOR UPDATE")};
  */
+#define SQL_DRIVER(name_, open_, quote_, for_update_)                                              \
+    .name = (name_), .sql = true, .open = (open_), .close = sql_close, .connect = sql_connect,     \
+    .disconnect = sql_disconnect, .healthy = sql_healthy, .run = sql_run, .accept = sql_accept,    \
+    .begin = sql_begin, .commit = sql_commit, .rollback = sql_rollback, .native = sql_native,      \
+    .place_mark = sql_place_mark, .place_look = sql_place_look, .place_take = sql_place_take,      \
+    .call = sql_call, .quote = (quote_), .for_update = (for_update_)
+
+extern const struct sql_engine sql_engine_sqlite, sql_engine_pg, sql_engine_mariadb;
+
 enum err sql_open(const struct sql_engine *engine, const struct store_settings *settings,
                   struct store **out, struct fault *why);
 void sql_close(struct store *store);
@@ -129,5 +157,9 @@ enum err sql_place_look(struct conn *conn, const struct place *place, enum op_ou
                         struct fault *why);
 enum err sql_place_take(struct conn *conn, struct place *place, struct fault *why);
 enum err sql_call(struct conn *conn, struct sql_call *call, struct fault *why);
+/* `name` between quotes, with quotes in it doubled; a dot separates schema and table. */
+enum err sql_quote(char quote, const char *name, char *out, size_t size);
+/* `text` with the names of `table` in place of {claims} and the rest: malloc'ed, or NULL. */
+char *sql_text(const struct sql_engine *engine, const char *table, const char *text);
 
 #endif
