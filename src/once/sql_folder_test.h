@@ -1,0 +1,48 @@
+/* sql_folder_test.h - SQLite stores in a temporary folder, which is removed in the end.
+ *
+ * Only for the x_test.c files of this folder.
+ */
+#ifndef ONCE_SQL_FOLDER_TEST_H
+#define ONCE_SQL_FOLDER_TEST_H
+
+#include "once/sql_rig_test.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+static char folder[256];
+static int folder_files;
+
+static int folder_make(void **state)
+{
+    const char *where = getenv("TMPDIR");
+    (void)snprintf(folder, sizeof folder, "%s/oncemq-sql-XXXXXX", where ? where : "/tmp");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int folder_remove(void **state)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        char path[512];
+        (void)snprintf(path, sizeof path, "%s/%.200s", folder, e->d_name);
+        (void)unlink(path);
+    }
+    (void)closedir(dir);
+    return rmdir(folder);
+}
+
+/* A fresh file for each store. */
+static void rig_settings(struct rig *rig)
+{
+    rig->engine = &sql_engine_sqlite;
+    (void)snprintf(rig->url, sizeof rig->url, "sqlite:%s/%d.db", folder, folder_files++);
+    (void)snprintf(rig->table, sizeof rig->table, "once");
+}
+
+static inline const char *rig_path(const struct rig *rig)
+{
+    return rig->url + sizeof "sqlite:" - 1;
+}
+
+#endif

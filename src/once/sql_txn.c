@@ -1,0 +1,164 @@
+/* sql_txn.c - the caller's own transaction, with a mark in it.
+ *
+ * The mark is an ordinary row, CONSUMED from its first moment. It is inserted before the handler
+ * runs: whoever comes with the same id waits for that row and no other (H-18, H-21), and finds it
+ * done, or, after a rollback, gets it.
+ */
+#include "once/sql_int.h"
+
+#include "once.h"
+
+#define GUESS_MS 1000 /* how far a guessed clock may be off */
+
+static bool row_mark(void *user, const struct sql_value *columns, size_t n)
+{
+    slot_read(user, columns, n);
+    return false;
+}
+
+/* What the row shall be, if it may be ours. */
+static enum op_outcome decide_mark(struct slot *slot, int64_t now_ms)
+{
+    struct op claim = *slot->op;
+    claim.kind = OP_CLAIM;
+    (void)decide(&slot->before, now_ms, false, &claim, &slot->after);
+    slot->op->left_ms = claim.left_ms;
+    if (claim.outcome == OUT_DONE)
+        slot->op->fingerprint = claim.fingerprint;
+    slot->after.state = ONCE_CONSUMED;
+    slot->row_after = ONCE_CONSUMED;
+    slot->after.fingerprint = slot->op->fingerprint;
+    slot->after.until_ms = add_ms(now_ms, slot->op->retention_ms);
+    slot->keep_after_ms = slot->after.until_ms;
+    return claim.outcome;
+}
+
+/* Reads the row. Where the server's clock can be guessed, the mark is inserted in the same round
+ * trip, as if nothing were there, which is how it nearly always is. */
+static enum err mark_read(struct conn *c, struct slot *slot, bool guess, struct fault *why)
+{
+    slot->before = (struct stored){.state = ONCE_ABSENT};
+    slot->changed = 0;
+    slot->odd = false;
+    enum err err = conn_ask_clock(c, why);
+    struct sql_call *call;
+    if (!err)
+        err = conn_add(c, T_READ_ONE, NULL, &call, why);
+    if (err)
+        return err;
+    call_bytes(call, slot->op->id, ONCE_ID_SIZE);
+    call->row = row_mark;
+    call->user = slot;
+    int64_t now_ms;
+    if (guess && conn_guess_now(c, &now_ms)) {
+        (void)decide_mark(slot, now_ms);
+        err = slot_insert(c, slot, why);
+    }
+    if (!err)
+        err = conn_flush(c, why);
+    return err ? err : conn_born(c, why);
+}
+
+static enum err mark_write(struct conn *c, struct slot *slot, struct fault *why)
+{
+    slot->changed = 0;
+    enum err err =
+        slot->before.state == ONCE_ABSENT ? slot_insert(c, slot, why) : slot_update(c, slot, why);
+    return err ? err : conn_flush(c, why);
+}
+
+/* After a guess that went well: is the time what it should be? */
+static enum err mark_correct(struct conn *c, struct slot *slot, struct fault *why)
+{
+    int64_t right = add_ms(c->now_ms, slot->op->retention_ms);
+    if (slot->after.until_ms > right - GUESS_MS && slot->after.until_ms < add_ms(right, GUESS_MS))
+        return OK;
+    slot->before = slot->after;
+    slot->row_before = slot->row_after;
+    slot->after.until_ms = slot->keep_after_ms = right;
+    return mark_write(c, slot, why);
+}
+
+static enum err mark(struct conn *c, struct op *op, struct fault *why)
+{
+    struct slot slot = {.op = op};
+    for (int round = 0; round < SQL_ROUNDS; round++) {
+        enum err err = mark_read(c, &slot, round == 0, why);
+        if (err)
+            return err;
+        if (slot.changed > 0) {
+            op->outcome = OUT_OK;
+            return mark_correct(c, &slot, why);
+        }
+        if (slot.odd)
+            return fault_set(why, ERR_DAMAGED, "the row of %s is none of ours: its state is odd",
+                             op->name ? op->name : "this key");
+        op->outcome = decide_mark(&slot, c->now_ms);
+        if (op->outcome != OUT_OK)
+            return OK;
+        err = mark_write(c, &slot, why);
+        if (err || slot.changed > 0)
+            return err;
+    }
+    return fault_set(why, ERR_BUSY, "others were quicker %d times", SQL_ROUNDS);
+}
+
+static enum err check_birth(struct conn *c, struct fault *why)
+{
+    enum err err = conn_ask_clock(c, why);
+    if (!err)
+        err = conn_flush(c, why);
+    return err ? err : conn_born(c, why);
+}
+
+enum err sql_begin(struct conn *conn, struct op *op, struct fault *why)
+{
+    const struct sql_engine *engine = conn->store->engine;
+    if (op)
+        op->outcome = OUT_NONE;
+    enum err err = conn_fresh(conn, why);
+    if (err)
+        return err;
+    if (conn->store->settings.plain)
+        return fault_set(why, ERR_UNSUPPORTED, "the plain form has no marks in transactions");
+    err = engine->begin(conn->sql, true, why);
+    if (!err)
+        err = op ? mark(conn, op, why) : check_birth(conn, why);
+    if (!err && (!op || op->outcome == OUT_OK))
+        return OK;
+    conn_drop(conn);
+    engine->rollback(conn->sql);
+    if (op && err)
+        op->outcome = OUT_NONE;
+    if (op && err == ERR_BUSY) {
+        op->outcome = OUT_BUSY; /* for how long, nobody can say: as long again as we waited */
+        op->left_ms = conn->store->settings.wait_ms;
+        err = OK;
+    }
+    return err;
+}
+
+enum err sql_commit(struct conn *conn, struct fault *why)
+{
+    const struct sql_engine *engine = conn->store->engine;
+    enum err err = engine->commit(conn->sql, why);
+    if (err)
+        engine->rollback(conn->sql);
+    return err;
+}
+
+void sql_rollback(struct conn *conn)
+{
+    conn->store->engine->rollback(conn->sql);
+}
+
+void *sql_native(struct conn *conn)
+{
+    return conn->store->engine->native(conn->sql);
+}
+
+enum err sql_call(struct conn *conn, struct sql_call *call, struct fault *why)
+{
+    size_t failed;
+    return conn->store->engine->run(conn->sql, call, 1, &failed, why);
+}

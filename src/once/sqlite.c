@@ -1,0 +1,574 @@
+/* sqlite.c - the engine of the SQL stores on SQLite 3.
+ *
+ * One file, opened by any number of processes of one machine. It is in WAL mode with full syncs:
+ * readers wait for nobody, there is one writer at a time, and a commit that was answered is on the
+ * disk. A writer begins with BEGIN IMMEDIATE, so it never finds out in the middle that another was
+ * first.
+ *
+ * Somebody who removes the file leaves us with one that has no name, in which we could go on
+ * happily while others begin a new one: so each transaction asks first whether the file is still
+ * what its path says (H-13).
+ *
+ * Takeover: a process that lives holds a lock on one byte of FILE-alive, at the offset of its
+ * instance. The lock belongs to the open file (F_OFD_SETLK), so that the kernel lets go of it when
+ * the process ends, however it ends. It is not in the database itself: to close that file a second
+ * time would drop SQLite's own locks.
+ */
+#include "once/sql.h"
+
+#include "once.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CACHED_MAX    48
+#define NAP_SHORT_NS  200000L
+#define NAP_DOUBLINGS 5 /* up to 6.4 ms */
+
+struct cached {
+    const char *text;
+    sqlite3_stmt *stmt;
+};
+
+struct sql_conn {
+    sqlite3 *db;
+    char *path;
+    int wait_ms;
+    int64_t busy_since_ms;
+    bool broken;
+
+    int alive_fd; /* FILE-alive, or -1 */
+    bool alive;
+    uint32_t instance;
+
+    struct cached cached[CACHED_MAX];
+    size_t n_cached;
+};
+
+/* ---- errors ---- */
+
+static enum err kind_of(const struct sql_conn *c, int rc)
+{
+    int os = sqlite3_system_errno(c->db);
+    switch (rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return ERR_BUSY;
+    case SQLITE_CONSTRAINT:
+        return rc == SQLITE_CONSTRAINT_UNIQUE || rc == SQLITE_CONSTRAINT_PRIMARYKEY ||
+                       rc == SQLITE_CONSTRAINT_ROWID
+                   ? ERR_EXISTS
+                   : ERR_INVALID;
+    case SQLITE_FULL:
+        return ERR_DISK_FULL;
+    case SQLITE_IOERR:
+        return os == ENOSPC || os == EDQUOT || os == EFBIG ? ERR_DISK_FULL : ERR_IO;
+    case SQLITE_READONLY:
+        return rc == SQLITE_READONLY_DBMOVED ? ERR_STALE : ERR_READ_ONLY;
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        return ERR_DENIED;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return ERR_DAMAGED;
+    case SQLITE_NOMEM:
+        return ERR_NO_MEMORY;
+    case SQLITE_CANTOPEN:
+        return os == EACCES || os == EPERM ? ERR_DENIED : ERR_IO;
+    case SQLITE_TOOBIG:
+        return ERR_TOO_BIG;
+    case SQLITE_ERROR:
+        return strncmp(sqlite3_errmsg(c->db), "no such table", 13) == 0 ? ERR_NOT_FOUND
+                                                                        : ERR_INVALID;
+    default:
+        return ERR_INVALID;
+    }
+}
+
+static const char *hint_of(enum err err)
+{
+    switch (err) {
+    case ERR_DAMAGED:
+        return "; the file is damaged or not one of SQLite's: restore it from a copy, or move it "
+               "away to begin anew";
+    case ERR_READ_ONLY:
+    case ERR_DENIED:
+        return "; the file, its folder and FILE-wal must be writable for this user";
+    case ERR_DISK_FULL:
+        return "; make room on the disk";
+    case ERR_BUSY:
+        return "; another process is writing for longer than wait_ms";
+    default:
+        return "";
+    }
+}
+
+static enum err fail(struct sql_conn *c, int rc, struct fault *why)
+{
+    enum err err = kind_of(c, rc);
+    int os = sqlite3_system_errno(c->db);
+    bool system = (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_IOERR;
+    return fault_set(why, err, "sqlite:%s: %s%s%s%s", c->path, sqlite3_errmsg(c->db),
+                     system && os ? ": " : "", system && os ? strerror(os) : "", hint_of(err));
+}
+
+/* ---- waiting ---- */
+
+static int64_t clock_ms(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* SQLite's own handler soon sleeps for a tenth of a second; commits take some milliseconds. */
+static int wait_busy(void *user, int tries)
+{
+    struct sql_conn *c = user;
+    int64_t now_ms = clock_ms();
+    if (tries == 0)
+        c->busy_since_ms = now_ms;
+    if (now_ms - c->busy_since_ms >= c->wait_ms)
+        return 0;
+    struct timespec nap = {.tv_nsec = NAP_SHORT_NS
+                                      << (tries < NAP_DOUBLINGS ? tries : NAP_DOUBLINGS)};
+    (void)nanosleep(&nap, NULL);
+    return 1;
+}
+
+/* ---- statements ---- */
+
+static bool is_blank(const char *text)
+{
+    return text[strspn(text, " \t\r\n;")] == '\0';
+}
+
+static enum err prepare(struct sql_conn *c, const char *text, bool keep, sqlite3_stmt **out,
+                        struct fault *why)
+{
+    const char *rest = "";
+    sqlite3_stmt *stmt = NULL;
+    int rc =
+        sqlite3_prepare_v3(c->db, text, -1, keep ? SQLITE_PREPARE_PERSISTENT : 0, &stmt, &rest);
+    if (rc != SQLITE_OK)
+        return fail(c, rc, why);
+    if (!stmt || !is_blank(rest)) {
+        (void)sqlite3_finalize(stmt);
+        return fault_set(why, ERR_INVALID, "sqlite:%s: not one statement: %.200s", c->path, text);
+    }
+    *out = stmt;
+    return OK;
+}
+
+/* The prepared form of a text that lives as long as the connection. `*owned`: it is the caller's to
+ * finalize. */
+static enum err statement(struct sql_conn *c, const char *text, bool once, sqlite3_stmt **out,
+                          bool *owned, struct fault *why)
+{
+    for (size_t i = 0; !once && i < c->n_cached; i++) {
+        if (c->cached[i].text == text) {
+            *out = c->cached[i].stmt;
+            *owned = false;
+            return OK;
+        }
+    }
+    *owned = once || c->n_cached == CACHED_MAX;
+    enum err err = prepare(c, text, !*owned, out, why);
+    if (!err && !*owned)
+        c->cached[c->n_cached++] = (struct cached){text, *out};
+    return err;
+}
+
+static int bind(sqlite3_stmt *stmt, int at, const struct sql_value *value)
+{
+    const char *bytes = value->bytes.at ? (const char *)value->bytes.at : "";
+    switch (value->type) {
+    case SQL_INT:
+        return sqlite3_bind_int64(stmt, at, value->number);
+    case SQL_TEXT:
+        return sqlite3_bind_text64(stmt, at, bytes, value->bytes.len, SQLITE_STATIC, SQLITE_UTF8);
+    case SQL_BLOB:
+        return sqlite3_bind_blob64(stmt, at, bytes, value->bytes.len, SQLITE_STATIC);
+    case SQL_NULL:
+        break;
+    }
+    return sqlite3_bind_null(stmt, at);
+}
+
+static struct sql_value column(sqlite3_stmt *stmt, int i)
+{
+    struct sql_value value = {.type = SQL_NULL};
+    switch (sqlite3_column_type(stmt, i)) {
+    case SQLITE_INTEGER:
+        value.type = SQL_INT;
+        value.number = sqlite3_column_int64(stmt, i);
+        return value;
+    case SQLITE_NULL:
+        return value;
+    case SQLITE_BLOB:
+        value.type = SQL_BLOB;
+        value.bytes.at = sqlite3_column_blob(stmt, i);
+        break;
+    default: /* a REAL too: nobody here asks for one */
+        value.type = SQL_TEXT;
+        value.bytes.at = sqlite3_column_text(stmt, i);
+        break;
+    }
+    value.bytes.len = (size_t)sqlite3_column_bytes(stmt, i);
+    return value;
+}
+
+static bool give_row(sqlite3_stmt *stmt, const struct sql_call *call)
+{
+    struct sql_value columns[SQL_COLUMNS_MAX];
+    int n = sqlite3_column_count(stmt);
+    if (n > SQL_COLUMNS_MAX)
+        n = SQL_COLUMNS_MAX;
+    for (int i = 0; i < n; i++)
+        columns[i] = column(stmt, i);
+    return !call->row || call->row(call->user, columns, (size_t)n);
+}
+
+static int step_all(struct sql_conn *c, sqlite3_stmt *stmt, struct sql_call *call)
+{
+    int rc = SQLITE_OK;
+    for (size_t i = 0; i < call->n_params && rc == SQLITE_OK; i++)
+        rc = bind(stmt, (int)i + 1, &call->params[i]);
+    if (rc != SQLITE_OK)
+        return rc;
+    while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+        if (!give_row(stmt, call)) {
+            rc = SQLITE_DONE;
+            break;
+        }
+    }
+    if (rc == SQLITE_DONE)
+        call->changed = sqlite3_stmt_readonly(stmt) ? 0 : (uint64_t)sqlite3_changes64(c->db);
+    return rc;
+}
+
+static enum err run_one(struct sql_conn *c, struct sql_call *call, struct fault *why)
+{
+    sqlite3_stmt *stmt;
+    bool owned;
+    call->changed = 0;
+    enum err err = statement(c, call->text, call->once, &stmt, &owned, why);
+    if (err)
+        return err;
+    int rc = step_all(c, stmt, call);
+    if (rc != SQLITE_DONE)
+        err = fail(c, rc, why);
+    (void)sqlite3_reset(stmt);
+    (void)sqlite3_clear_bindings(stmt);
+    if (owned)
+        (void)sqlite3_finalize(stmt);
+    return err;
+}
+
+static enum err check_place(struct sql_conn *c, struct fault *why)
+{
+    int moved = 0;
+    int rc = sqlite3_file_control(c->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    if (rc == SQLITE_OK && moved)
+        return fault_set(why, ERR_STALE,
+                         "sqlite:%s: the file was removed or replaced while it was open: what was "
+                         "done before is forgotten",
+                         c->path);
+    return OK;
+}
+
+static enum err run(struct sql_conn *c, struct sql_call *calls, size_t n, size_t *failed,
+                    struct fault *why)
+{
+    enum err err = sqlite3_get_autocommit(c->db) ? check_place(c, why) : OK;
+    *failed = 0;
+    for (size_t i = 0; !err && i < n; i++) {
+        *failed = i;
+        err = run_one(c, &calls[i], why);
+    }
+    return err;
+}
+
+static enum err run_text(struct sql_conn *c, const char *text, struct fault *why)
+{
+    struct sql_call call = {.text = text};
+    return run_one(c, &call, why);
+}
+
+/* ---- transactions ---- */
+
+static enum err begin(struct sql_conn *c, bool writes, struct fault *why)
+{
+    enum err err = check_place(c, why);
+    return err ? err : run_text(c, writes ? "BEGIN IMMEDIATE" : "BEGIN", why);
+}
+
+static enum err commit(struct sql_conn *c, struct fault *why)
+{
+    if (sqlite3_get_autocommit(c->db))
+        return fault_set(why, ERR_INVALID,
+                         "sqlite:%s: the transaction was over before its commit: a statement in it "
+                         "failed, or somebody else ended it; nothing of it is counted as done",
+                         c->path);
+    return run_text(c, "COMMIT", why);
+}
+
+static void rollback(struct sql_conn *c)
+{
+    if (!sqlite3_get_autocommit(c->db))
+        (void)run_text(c, "ROLLBACK", NULL);
+    if (!sqlite3_get_autocommit(c->db))
+        c->broken = true;
+}
+
+/* ---- connections ---- */
+
+/* The path of a URL. A relative one gets a ./ so that no name means something special to SQLite. */
+static enum err path_of(const char *url, char **out, struct fault *why)
+{
+    if (strncmp(url, "sqlite:", 7) != 0)
+        return fault_set(why, ERR_INVALID, "%.100s: an SQLite store is sqlite:FILE", url);
+    const char *path = url + 7;
+    if (strcmp(path, ":memory:") == 0)
+        return fault_set(why, ERR_INVALID,
+                         "sqlite::memory: is no store: connections would not share it; for a store "
+                         "in memory use memory:");
+    if (*path == '\0')
+        return fault_set(why, ERR_INVALID, "sqlite: without a file: write sqlite:once.db");
+    if (path[0] == '/' && path[1] == '/' && path[2] != '/')
+        return fault_set(why, ERR_INVALID,
+                         "%.100s: sqlite: has no host; write sqlite:FILE or sqlite:/FOLDER/FILE",
+                         url);
+    if (strlen(path) >= PATH_MAX)
+        return fault_set(why, ERR_INVALID, "sqlite:%.60s…: the path is too long", path);
+    if (asprintf(out, "%s%s", path[0] == '/' ? "" : "./", path) < 0)
+        return ERR_NO_MEMORY;
+    return OK;
+}
+
+/* A file that was just made is there after a power failure only when its folder was synced. */
+static void sync_folder(const char *path)
+{
+    cleanup(free_at) char *copy = strdup(path);
+    if (!copy)
+        return;
+    cleanup(close_at) int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)fsync(fd);
+}
+
+static bool row_mode(void *user, const struct sql_value *columns, size_t n)
+{
+    bool *wal = user;
+    *wal = n == 1 && columns[0].type == SQL_TEXT && bytes_equal(columns[0].bytes, BYTES("wal"));
+    return true;
+}
+
+/* The change to WAL asks for the whole file, and SQLite does not always wait for it. */
+static enum err set_wal(struct sql_conn *c, struct fault *why)
+{
+    bool wal = false;
+    enum err err;
+    int tries = 0;
+    do {
+        struct sql_call call = {
+            .text = "PRAGMA journal_mode = WAL", .once = true, .row = row_mode, .user = &wal};
+        err = run_one(c, &call, why);
+    } while (err == ERR_BUSY && wait_busy(c, tries++));
+    if (!err && !wal)
+        return fault_set(why, ERR_UNSUPPORTED,
+                         "sqlite:%s: no WAL mode here; a network file system has none", c->path);
+    return err;
+}
+
+static enum err set_up(struct sql_conn *c, struct fault *why)
+{
+    if (sqlite3_db_readonly(c->db, "main") == 1)
+        return fault_set(why, ERR_READ_ONLY, "sqlite:%s: the file can only be read%s", c->path,
+                         hint_of(ERR_READ_ONLY));
+    (void)sqlite3_busy_handler(c->db, wait_busy, c);
+    enum err err = set_wal(c, why);
+    struct sql_call call = {.text = "PRAGMA synchronous = FULL", .once = true};
+    return err ? err : run_one(c, &call, why);
+}
+
+static void disconnect(struct sql_conn *c)
+{
+    for (size_t i = 0; i < c->n_cached; i++)
+        (void)sqlite3_finalize(c->cached[i].stmt);
+    (void)sqlite3_close_v2(
+        c->db); /* statements that a handler forgot keep it until they are gone */
+    close_at(&c->alive_fd);
+    free(c->path);
+    free(c);
+}
+
+static enum err connect(const struct store_settings *settings, struct sql_conn **out,
+                        struct fault *why)
+{
+    struct sql_conn *c = calloc(1, sizeof *c);
+    if (!c)
+        return ERR_NO_MEMORY;
+    c->alive_fd = -1;
+    c->wait_ms = settings->wait_ms;
+    enum err err = path_of(settings->url, &c->path, why);
+    if (!err) {
+        bool is_new = access(c->path, F_OK) != 0;
+        int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
+                    SQLITE_OPEN_EXRESCODE;
+        int rc = sqlite3_open_v2(c->path, &c->db, flags, NULL);
+        err = rc == SQLITE_OK ? set_up(c, why) : c->db ? fail(c, rc, why) : ERR_NO_MEMORY;
+        if (!err && is_new)
+            sync_folder(c->path);
+    }
+    if (err)
+        disconnect(c);
+    else
+        *out = c;
+    return err;
+}
+
+static void *native(struct sql_conn *c)
+{
+    return c->db;
+}
+
+/* ---- takeover ---- */
+
+static int open_alive(const struct sql_conn *c, bool make)
+{
+    struct stat db;
+    char path[PATH_MAX + 8];
+    (void)snprintf(path, sizeof path, "%s-alive", c->path);
+    mode_t mode = stat(c->path, &db) == 0 ? db.st_mode & 0777 : 0644;
+    return open(path, O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), mode);
+}
+
+/* A file without a name is one that nobody else looks at. */
+static bool alive_is_there(const struct sql_conn *c)
+{
+    struct stat st;
+    return c->alive_fd >= 0 && fstat(c->alive_fd, &st) == 0 && st.st_nlink > 0;
+}
+
+static enum err live(struct sql_conn *c, uint32_t instance, struct fault *why)
+{
+    close_at(&c->alive_fd);
+    c->alive = false;
+    c->alive_fd = open_alive(c, true);
+    if (c->alive_fd < 0)
+        return fault_os(why, "sqlite:%s: opening FILE-alive, for takeover", c->path);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = instance, .l_len = 1};
+    if (fcntl(c->alive_fd, F_OFD_SETLK, &lock) != 0)
+        return fault_os(why, "sqlite:%s: locking FILE-alive, for takeover", c->path);
+    c->alive = true;
+    c->instance = instance;
+    return OK;
+}
+
+static bool gone(struct sql_conn *c, uint32_t instance)
+{
+    if (c->alive && c->instance == instance)
+        return false;
+    if (!c->alive && !alive_is_there(c)) {
+        close_at(&c->alive_fd);
+        c->alive_fd = open_alive(c, false);
+    }
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = instance, .l_len = 1};
+    if (c->alive_fd < 0 || fcntl(c->alive_fd, F_OFD_GETLK, &lock) != 0)
+        return false;
+    return lock.l_type == F_UNLCK;
+}
+
+static bool healthy(struct sql_conn *c)
+{
+    return !c->broken && sqlite3_get_autocommit(c->db) && (!c->alive || alive_is_there(c));
+}
+
+/* ---- dialect ---- */
+
+/* Milliseconds since 1970 of SQLite's own clock, which stands still within a statement. A Julian
+ * day in milliseconds is a whole number that a double holds exactly; half of one more corrects what
+ * the division by a day left over. */
+#define NOW "(CAST(julianday('now') * 86400000.0 + 0.5 AS INTEGER) - 210866760000000)"
+
+static const char *const create[] = {
+    "CREATE TABLE IF NOT EXISTS {claims} (\n"
+    "    id          BLOB    NOT NULL PRIMARY KEY,\n"
+    "    name        TEXT    NOT NULL,\n"
+    "    state       INTEGER NOT NULL,\n"
+    "    token       INTEGER NOT NULL,\n"
+    "    fence       INTEGER NOT NULL,\n"
+    "    until_ms    INTEGER NOT NULL,\n"
+    "    keep_ms     INTEGER NOT NULL,\n"
+    "    fingerprint INTEGER NOT NULL\n"
+    ") WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS {keep} ON {claims} (keep_ms)",
+    "CREATE TABLE IF NOT EXISTS {steps} (\n"
+    "    id     BLOB NOT NULL,\n"
+    "    step   BLOB NOT NULL,\n"
+    "    result BLOB NOT NULL,\n"
+    "    PRIMARY KEY (id, step)\n"
+    ")",
+    "CREATE TABLE IF NOT EXISTS {places} (\n"
+    "    id    BLOB    NOT NULL PRIMARY KEY,\n"
+    "    name  TEXT    NOT NULL,\n"
+    "    epoch INTEGER NOT NULL,\n"
+    "    next  INTEGER NOT NULL,\n"
+    "    done  BLOB    NOT NULL\n"
+    ") WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS {outbox} (\n"
+    "    number  INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+    "    id      BLOB NOT NULL,\n"
+    "    message BLOB NOT NULL\n"
+    ")",
+    "CREATE TABLE IF NOT EXISTS {birth} (\n"
+    "    one    INTEGER NOT NULL PRIMARY KEY,\n"
+    "    number INTEGER NOT NULL\n"
+    ")",
+    NULL,
+};
+
+const struct sql_engine sql_engine_sqlite = {
+    .name = "sqlite",
+    .connect = connect,
+    .disconnect = disconnect,
+    .healthy = healthy,
+    .native = native,
+    .run = run,
+    .begin = begin,
+    .commit = commit,
+    .rollback = rollback,
+    .live = live,
+    .gone = gone,
+    .quote = '"',
+    .now_ms = NOW,
+    .for_update = "",
+    .create = create,
+    .insert_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms, "
+                    "fingerprint) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+};
+
+static enum err open_store(const struct store_settings *settings, struct store **out,
+                           struct fault *why)
+{
+    struct store_settings with = *settings;
+    with.create = true; /* a file of its own: who could open it may also fill it */
+    return sql_open(&sql_engine_sqlite, &with, out, why);
+}
+
+static enum err quote(const char *name, char *out, size_t size)
+{
+    return sql_quote('"', name, out, size);
+}
+
+ONCE_API extern const struct once_driver once_driver_sqlite;
+const struct once_driver once_driver_sqlite = {SQL_DRIVER("sqlite", open_store, quote, "")};
