@@ -34,6 +34,8 @@
 
 #include <stdint.h>
 
+struct clock;
+
 #define ONCE_ID_SIZE    32         /* SHA-256 of scope and key */
 #define ONCE_NAME_MAX   200        /* the key as people read it: printable ASCII, cut */
 #define ONCE_STEP_MAX   64         /* name of a step */
@@ -94,7 +96,9 @@ struct store_settings {
     bool create, plain, takeover;
     int wait_ms; /* for a locked row; also the time-out of a connect */
     int redis_replicas;
-    bool transactions; /* will be used for ONCE_TRANSACTION or ONCE_OFFSET */
+    bool transactions;   /* will be used for ONCE_TRANSACTION or ONCE_OFFSET */
+    struct clock *clock; /* for a store without one of its own: memory */
+    const void *own;     /* for a driver that needs more than a URL: the adapter of checkers */
     void (*log)(void *user, int level, const char *line); /* never NULL */
     void *log_user;
 };
@@ -115,7 +119,7 @@ struct sql_call;
 
 struct once_driver {
     const char *name; /* "redis" */
-    bool direct;      /* run() needs no connection and is quick: called by each worker itself */
+    bool direct;      /* run() is quick: called by each worker itself, all on the one connection */
     bool sql;         /* has the functions of transactions below */
 
     /* The first connection is made here, so that wrong settings show. `why` is a sentence without
@@ -147,7 +151,8 @@ struct once_driver {
      * (wait_ms), the transaction is over. `op` may be NULL: no mark (ONCE_OFFSET). */
     enum err (*begin)(struct conn *conn, struct op *op, struct fault *why);
     /* ERR_BUSY: it conflicts with another, was rolled back, and may be tried again. ERR_IO: nobody
-     * knows whether it was committed. */
+     * knows whether it was committed. Anything else: it was rolled back (so also when a server
+     * answers the commit of a failed transaction with a roll-back, as PostgreSQL does). */
     enum err (*commit)(struct conn *conn, struct fault *why);
     void (*rollback)(struct conn *conn);
     void *(*native)(struct conn *conn); /* PGconn *, MYSQL *, sqlite3 * */

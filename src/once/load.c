@@ -1,0 +1,77 @@
+/* load.c - from the scheme of a URL to its driver, which is a library of its own.
+ *
+ * A driver is looked for in the folder that ONCE_DRIVERS names (for programs that are not set-uid),
+ * then as any library is, beside libonce.so first. It is never unloaded: the client libraries of
+ * databases leave threads and exit handlers behind. */
+#include "once/once_int.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct {
+    const char *scheme, *driver, *needs;
+} schemes[] = {
+    {"memory:", "memory", ""},
+    {"sqlite:", "sqlite", "libsqlite3"},
+    {"redis:", "redis", "libhiredis"},
+    {"postgresql:", "postgresql", "libpq"},
+    {"postgres:", "postgresql", "libpq"},
+    {"mysql:", "mariadb", "libmariadb"},
+    {"mariadb:", "mariadb", "libmariadb"},
+};
+
+static void *open_library(const char *file, char *words, size_t size)
+{
+    char path[4096];
+    const char *folder = secure_getenv("ONCE_DRIVERS");
+    words[0] = 0;
+    if (folder && folder[0]) {
+        int n = snprintf(path, sizeof path, "%s/%s", folder, file);
+        void *library = n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW) : NULL;
+        if (library)
+            return library;
+    }
+    void *library = dlopen(file, RTLD_NOW);
+    const char *said = library ? NULL : dlerror();
+    if (said)
+        (void)snprintf(words, size, "%s", said);
+    return library;
+}
+
+static int load(const char *name, const char *needs, const struct once_driver **out,
+                struct once_error *why)
+{
+    char file[64], symbol[64], words[300];
+    (void)snprintf(file, sizeof file, "libonce-%s.so.0", name);
+    (void)snprintf(symbol, sizeof symbol, "once_driver_%s", name);
+    void *library = open_library(file, words, sizeof words);
+    if (!library)
+        return once_fail(why, ONCE_UNSUPPORTED,
+                         "the driver %s cannot be loaded: %s. It is built where %s is installed, "
+                         "and looked for beside libonce.so and in the folder ONCE_DRIVERS",
+                         file, words, needs);
+    const struct once_driver *driver = dlsym(library, symbol);
+    if (!driver)
+        return once_fail(why, ONCE_UNSUPPORTED, "%s is no driver: it has no %s", file, symbol);
+    *out = driver;
+    return ONCE_OK;
+}
+
+int driver_find(const char *url, const struct once_driver **out, struct once_error *why)
+{
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        if (strncmp(url, schemes[i].scheme, strlen(schemes[i].scheme)) != 0)
+            continue;
+        if (strcmp(schemes[i].driver, "memory") != 0)
+            return load(schemes[i].driver, schemes[i].needs, out, why);
+        *out = &once_driver_memory;
+        return ONCE_OK;
+    }
+    if (strncmp(url, "rediss:", 7) == 0)
+        return once_fail(why, ONCE_UNSUPPORTED, "rediss: Redis over TLS is not built in");
+    /* The URL itself is not shown: it may hold a password. */
+    return once_fail(why, ONCE_INVALID,
+                     "store begins with memory: sqlite: redis: postgresql: or mysql:, and this one "
+                     "does not");
+}

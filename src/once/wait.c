@@ -1,0 +1,76 @@
+/* wait.c - sleeping and being woken, without a lock of one's own. */
+#include "once/once_int.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KNOCK_FIRST_MS 50
+#define KNOCK_MOST_MS  2000
+
+uint64_t wait_now_ns(void)
+{
+    return clock_ns(clock_system());
+}
+
+void wait_ns(uint64_t ns)
+{
+    struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    while (nanosleep(&t, &t) == -1 && errno == EINTR)
+        ;
+}
+
+void bell_set(struct bell *bell)
+{
+    atomic_store_explicit(&bell->rung, 1, memory_order_release);
+}
+
+/* Of the bell only the address counts: it may be gone by now, or another's that hears a ring too
+ * many. */
+void bell_wake(const struct bell *bell)
+{
+    (void)syscall(SYS_futex, &bell->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void bell_wait(struct bell *bell, uint64_t until_ns)
+{
+    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    while (atomic_load_explicit(&bell->rung, memory_order_acquire) == 0) {
+        long gone = syscall(SYS_futex, &bell->rung, FUTEX_WAIT_BITSET_PRIVATE, 0,
+                            until_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
+        if (gone == -1 && errno == ETIMEDOUT)
+            return;
+    }
+}
+
+void bell_clear(struct bell *bell)
+{
+    atomic_store_explicit(&bell->rung, 0, memory_order_relaxed);
+}
+
+void gate_shut(struct gate *gate, uint64_t now_ns)
+{
+    if (gate->dice.state == 0)
+        gate->dice = dice_seeded(dice_seed_from_os());
+    if (gate->since_ns == 0)
+        gate->since_ns = now_ns;
+    uint64_t most_ms = KNOCK_FIRST_MS;
+    for (unsigned i = 1; i < gate->fails && most_ms < KNOCK_MOST_MS; i++)
+        most_ms *= 2;
+    if (most_ms > KNOCK_MOST_MS)
+        most_ms = KNOCK_MOST_MS;
+    /* What broke just now may well be back at once; after that, not everybody at the same time. */
+    uint64_t pause_ms = gate->fails == 0 ? 0 : most_ms / 2 + dice_below(&gate->dice, most_ms / 2);
+    gate->next_ns = now_ns + pause_ms * NS_PER_MS;
+    gate->fails++;
+}
+
+void gate_open(struct gate *gate)
+{
+    gate->fails = 0;
+    gate->since_ns = 0;
+    gate->next_ns = 0;
+}
