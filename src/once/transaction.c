@@ -66,11 +66,10 @@ static enum err begin_somewhere(struct once_run *run, enum op_outcome *outcome, 
         err = open_transaction(run, outcome, why);
         if (err == OK)
             return OK;
-        if (err != ERR_IO) {
-            roll_back(run);
+        const struct once_driver *driver = once->driver;
+        give_back(run, err != ERR_IO && (!driver->healthy || driver->healthy(conn)));
+        if (err != ERR_IO)
             return err;
-        }
-        give_back(run, false);
     }
     return err;
 }
