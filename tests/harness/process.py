@@ -66,7 +66,7 @@ def wait_until(condition, timeout, what, pause=0.05):
         time.sleep(pause)
 
 
-def _die_with_parent():
+def die_with_parent():
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -79,7 +79,7 @@ class Child:
         with open(log, "ab") as sink:
             self.process = subprocess.Popen(command, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE,
                                             stderr=sink, env=env, cwd=cwd, pass_fds=pass_fds,
-                                            preexec_fn=_die_with_parent)
+                                            preexec_fn=die_with_parent)
         self.unread = b""
         _alive.append(self)
 
