@@ -263,8 +263,8 @@ ONCE_API void once_end_all(struct once_run *const *runs, const int *results, siz
 /* What a handler may ask. */
 ONCE_API const char *once_run_key(const struct once_run *run); /* prefix and key, with a NUL */
 ONCE_API size_t once_run_key_size(const struct once_run *run);
-/* Grows with every claim of the key: a service that remembers the highest it has seen can refuse
- * a late one. 0 in plain form and in transactions. */
+/* ONCE_LEASE: grows with every claim of the key: a service that remembers the highest it has seen
+ * can refuse a late one. 0 in plain form and in transactions. */
 ONCE_API int64_t once_run_fence(const struct once_run *run);
 ONCE_API int once_run_attempt(const struct once_run *run);
 /* The claim is gone, or could not be renewed for as long as it was valid: stop, and change nothing

@@ -65,6 +65,10 @@
 extern "C" {
 #endif
 
+struct once; /* once.h */
+struct once_run;
+struct once_options;
+
 #define OMQ_API     __attribute__((visibility("default")))
 #define OMQ_VERSION "0.1.0"
 
@@ -316,6 +320,7 @@ struct omq_delivery {
     int32_t attempt; /* 1: the first time */
     int64_t born_ms, stored_ms;
     const char *born_host;
+    struct once_run *run; /* with `once`: to be asked for fence, connection, steps; else NULL */
 };
 OMQ_API const char *omq_delivery_property(const struct omq_delivery *delivery,
                                           const char *name); /* NULL: there is none */
@@ -389,8 +394,19 @@ struct omq_consumer_options {
     const char *(*room_of)(void *user, const char *broker, const char *client_id);
     int nearby_share; /* within a room; OMQ_AVERAGELY */
     int hash_nodes;   /* OMQ_BY_HASH; 10 */
-    void *reserved[8];
+
+    /* Exactly once: the handler is called only for what is not done yet; see once.h, whose options
+     * these are (`group`, `ladder_ms` and `log` are filled in). What is done already is
+     * acknowledged; what is being done elsewhere comes again without counting an attempt. With
+     * transactions and offsets the handler gets one message at a time, writes through
+     * messages[0]->run, and `batch` counts as 1. ONCE_OFFSET: what fails is tried again here after
+     * `suspend_ms`, and wants `handle`. Goes with neither OMQ_BROADCAST nor OMQ_BEFORE. */
+    const struct once_options *once;
+    void *reserved[7];
 };
+
+/* For once_stats and the like, as long as the consumer is open; NULL: it was opened without. */
+OMQ_API struct once *omq_consumer_once(const struct omq_consumer *consumer);
 
 /* Waits for no server, except that a broker is asked whether it understands an SQL92 expression, if
  * one can be reached. Messages come when the topic has been found. */

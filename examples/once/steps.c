@@ -48,11 +48,12 @@ int main(int argc, char **argv)
     struct once_answer answer;
     struct once_error why;
     struct once *once;
+    char none = 0;
     if (once_open(&options, &once, &why)) {
         (void)fprintf(stderr, "%s\n", why.text);
         return 1;
     }
-    (void)once_do(once, &message, handle, argc > 2 ? argv[2] : "", &answer);
+    (void)once_do(once, &message, handle, argc > 2 ? argv[2] : &none, &answer);
     (void)printf("%s: %s\n", message.keys, once_cause_text(answer.cause));
     once_close(once);
     return 0;

@@ -196,6 +196,8 @@ static int options_check(const struct omq_consumer_options *o, struct omq_error 
     if (o->acknowledge == OMQ_BEFORE && (o->ordered || o->spread == OMQ_BROADCAST))
         return omq_fail(why, OMQ_INVALID,
                         "acknowledge = OMQ_BEFORE goes with neither ordered nor OMQ_BROADCAST");
+    if (o->once && (o->spread == OMQ_BROADCAST || o->acknowledge == OMQ_BEFORE))
+        return omq_fail(why, OMQ_INVALID, "once goes with neither OMQ_BROADCAST nor OMQ_BEFORE");
     for (size_t i = 0; i < o->n_subscriptions; i++)
         if (subscription_check(&o->subscriptions[i], why))
             return OMQ_INVALID;
@@ -211,6 +213,7 @@ static void consumer_free(struct omq_consumer *consumer)
     free(consumer->rooms);
     free(consumer->config_queues);
     local_close(consumer->local);
+    exact_drop(consumer->exact);
     room_clear(&consumer->room);
     free(consumer);
 }
@@ -371,6 +374,8 @@ enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why)
         joining.err = local_open(consumer, why);
     if (!joining.err && consumer->options.trace && consumer_trace_open(consumer, why))
         joining.err = ERR_INVALID;
+    if (!joining.err && consumer->options.once && exact_open(consumer, consumer->options.once, why))
+        joining.err = ERR_INVALID;
     if (!joining.err && consumer->options.handle)
         joining.err =
             hands_open(client, (unsigned)consumer->options.threads, false, &consumer->hands);
@@ -504,6 +509,7 @@ void consumer_end(struct omq_consumer *consumer)
     hands_leave(take(&consumer->hands), consumer->stuck);
     client_on_loop(client, part, consumer);
     omq_producer_close(consumer->traces);
+    exact_drop(take(&consumer->exact));
 }
 
 void omq_consumer_close(struct omq_consumer *consumer)

@@ -41,6 +41,14 @@ struct parcel {
 };
 struct parcel *parcel_make(struct bytes records, const struct omq_queue *queue);
 
+/* What came of a message. */
+enum outcome {
+    OUTCOME_FAILED, /* it comes again, and an attempt was made */
+    OUTCOME_DONE,
+    OUTCOME_LATER, /* it stays here until rest_ns; no attempt was made */
+    OUTCOME_DEAD,
+};
+
 struct held {
     struct link link; /* in lane.held, by offset */
     struct parcel *parcel;
@@ -53,6 +61,9 @@ struct held {
     bool done;                    /* not in the lane any more; whoever still works on it frees it */
     bool damaged;                 /* its body is not the one that was stored */
     _Atomic uint64_t begun_ns;    /* when somebody began to work on it; 0: nobody has */
+    int outcome;                  /* enum outcome: what came of it, when its batch is over */
+    bool buried;                  /* a dead letter already; only its place is still to be marked */
+    uint64_t rest_ns;             /* nobody gets it before then */
     char *handle;                 /* pop: by which the broker finds it; else NULL */
     uint64_t until_ns;            /* pop: until then it is ours; else 0 */
     struct omq_delivery delivery; /* its texts are behind it */
@@ -98,6 +109,7 @@ struct omq_consumer {
     struct hands *hands;             /* NULL: the application takes batches itself */
     struct local *local;             /* broadcast: its own offsets */
     struct omq_producer *traces;     /* carries message trace; NULL: there is none */
+    struct exact *exact;             /* exactly once; NULL: without */
     bool reads;                      /* it is a reader: reader.c */
     int commit_every_ms;             /* -1: never by itself */
 
@@ -164,8 +176,10 @@ struct lane {
     enum lane_state state;
     struct call call; /* at most one: a question or a pull */
     bool calling;
+    bool taking;         /* the database is asked where to begin */
     struct timer *timer; /* until the next pull */
     struct timer *again; /* until what failed is given away again */
+    uint64_t again_ns;   /* when that is; 0: it is not running */
     bool suspended;      /* … and nothing else in the meantime: the queue is consumed in order */
     bool leaving;        /* in order: it is not ours any more, but something of it is out */
     struct list held;
@@ -206,6 +220,7 @@ void held_add(struct lane *lane, struct held *held);
 void lane_go(struct lane *lane);              /* something has changed: pull, or give away */
 int64_t lane_offset(const struct lane *lane); /* what is done up to; -1: nothing is known */
 void lane_rest(struct lane *lane, uint64_t ms);
+void lane_wake(struct lane *lane, uint64_t at_ns); /* gives away again then, at the latest */
 void lane_let_go(struct lane *lane); /* frees it if it was dropped and nobody needs it */
 struct bytes lane_broker(struct lane *lane, bool master, struct topic_route **route);
 
@@ -226,9 +241,12 @@ struct omq_batch {
     struct lane *lane;
     _Atomic int state;          /* enum batch_state */
     struct asked_later *direct; /* an operator wants to know what comes of it; else NULL */
+    struct exact *exact;        /* held, since a stuck handler may outlive its consumer; or NULL */
+    int64_t floor;              /* of its lane: nothing before that comes any more */
     int result;
     size_t done, n;
-    size_t readable;    /* the first of them: the others' bodies cannot be expanded */
+    size_t readable;    /* the first of them, which the application gets: what comes of the others
+                           is known already */
     struct held **held; /* in the order of `messages` */
     const struct omq_delivery *messages[];
 };
@@ -268,6 +286,23 @@ void unlock(struct lane *lane);                  /* loop */
 void lanes_lose(struct omq_consumer *consumer, const char *topic);     /* loop: unsubscribed */
 void consumers_changed(struct omq_client *client, struct bytes group); /* loop, code 40 */
 
+/* ---- exactly once: exactly.c ---- */
+
+must_check int exact_open(struct omq_consumer *consumer, const struct once_options *options,
+                          struct omq_error *why);
+void exact_drop(struct exact *exact); /* the last one to drop it closes it */
+struct exact *exact_hold(struct exact *exact);
+bool exact_by_offset(
+    const struct exact *exact); /* places in the database count, not the broker's */
+/* Hands: of those that the application would get, only the ones that may run stay in front. */
+void exact_begin(struct omq_batch *batch);
+/* Hands: the application is done with them. Sets the outcome of each. */
+void exact_end(struct omq_batch *batch);
+/* Loop: by_offset: asks the database where to begin, then calls `then` on the loop. False: no
+ * memory. */
+must_check bool exact_take(struct lane *lane, int64_t offset,
+                           void (*then)(struct lane *lane, bool known, int64_t offset));
+
 /* ---- message trace: consumer_trace.c ---- */
 
 int consumer_trace_open(struct omq_consumer *consumer, struct omq_error *why);
@@ -276,7 +311,9 @@ void consumer_trace(const struct omq_batch *batch); /* loop: it has come back */
 /* ---- pop: pop.c. Loop ---- */
 
 void pop_go(struct lane *lane);
-void pop_over(struct lane *lane, struct held *held, bool done); /* somebody has worked on it */
+int64_t ladder_ms(int32_t reconsumed); /* how long the broker waits after so many tries */
+/* Somebody has worked on it: enum outcome. */
+void pop_over(struct lane *lane, struct held *held, int outcome);
 
 /* ---- broadcast: local.c ---- */
 

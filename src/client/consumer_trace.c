@@ -51,7 +51,7 @@ void consumer_trace(const struct omq_batch *batch)
             (on && strcmp(on, "false") == 0))
             continue;
         uint64_t begun_ns = atomic_load_explicit(&held->begun_ns, memory_order_relaxed);
-        bool done = batch->result == OMQ_DONE || i < batch->done;
+        bool done = held->outcome == OUTCOME_DONE;
         struct trace_record record = {
             .group = bytes_str(consumer->group),
             .request_id = bytes_str(request),

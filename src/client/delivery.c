@@ -187,6 +187,7 @@ struct omq_delivery *omq_delivery_copy(const struct omq_delivery *d)
     if (!copy)
         return NULL;
     copy->delivery = *d;
+    copy->delivery.run = NULL;
     struct omq_delivery *to = &copy->delivery;
     struct omq_property *properties = (struct omq_property *)(copy + 1);
     char *at = (char *)(properties + d->n_properties);

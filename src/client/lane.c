@@ -28,8 +28,18 @@ static void lane_rested(void *user)
 static void lane_again(void *user)
 {
     struct lane *lane = user;
+    lane->again_ns = 0;
     lane->suspended = false;
     work_give(lane);
+}
+
+void lane_wake(struct lane *lane, uint64_t at_ns)
+{
+    uint64_t now = clock_ns(lane->consumer->client->clock);
+    if (lane->again_ns && lane->again_ns <= at_ns)
+        return;
+    lane->again_ns = at_ns;
+    timer_start(lane->again, at_ns > now ? (at_ns - now + 999999) / 1000000 : 0, 0);
 }
 
 enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue, uint64_t pause_ms)
@@ -232,7 +242,8 @@ static bool is_full(const struct lane *lane)
 void lane_go(struct lane *lane)
 {
     const struct omq_consumer *consumer = lane->consumer;
-    if (lane->state == LANE_DROPPED || lane->calling || lane->leaving || consumer->closing)
+    if (lane->state == LANE_DROPPED || lane->calling || lane->taking || lane->leaving ||
+        consumer->closing)
         return;
     if (consumer_locks(consumer) && !lane_locked(lane)) {
         lane_rest(lane, REST_TROUBLE_MS); /* locks_renew calls us earlier */

@@ -28,7 +28,7 @@ static void put_question(const struct call *call, struct frame_out *f)
 
 /* A lane that has begun before goes on where it was, unless somebody else has come further since:
  * offsets are told with a delay, so the broker's is often behind. */
-static void begin_at(struct lane *lane, int64_t offset)
+static void begin_known(struct lane *lane, int64_t offset)
 {
     if (!lane->begun)
         lane->next = lane->seen = offset;
@@ -37,6 +37,23 @@ static void begin_at(struct lane *lane, int64_t offset)
     lane->started = lane->begun = true;
     lane_go(lane);
     work_give(lane);
+}
+
+static void begin_taken(struct lane *lane, bool known, int64_t offset)
+{
+    if (known)
+        begin_known(lane, offset);
+    else
+        lane_rest(lane, REST_TROUBLE_MS);
+}
+
+/* The database may know better than the broker. */
+static void begin_at(struct lane *lane, int64_t offset)
+{
+    if (!exact_by_offset(lane->consumer->exact))
+        begin_known(lane, offset);
+    else if (!exact_take(lane, offset, begin_taken))
+        lane_rest(lane, REST_TROUBLE_MS);
 }
 
 /* True: the answer has an offset. False: the lane was seen to. */

@@ -331,7 +331,7 @@ static void word_say(struct lane *lane, const struct held *held, int32_t code, i
         counted_drop(&route->counted);
 }
 
-static int64_t ladder_ms(int32_t reconsumed)
+int64_t ladder_ms(int32_t reconsumed)
 {
     static const int seconds[] = {10,  30,  60,  120, 180,  240,  300,  360,
                                   420, 480, 540, 600, 1200, 1800, 3600, 7200};
@@ -339,17 +339,26 @@ static int64_t ladder_ms(int32_t reconsumed)
     return 1000LL * seconds[reconsumed < 0 ? 0 : reconsumed < last ? reconsumed : last];
 }
 
-void pop_over(struct lane *lane, struct held *held, bool done)
+/* How long nobody shall see it. */
+static int64_t hidden_ms(const struct held *held, uint64_t now_ns, bool failed)
 {
-    struct omq_client *client = lane->consumer->client;
-    bool ours = clock_ns(client->clock) < held->until_ns;
+    int64_t rest_ms = held->rest_ns > now_ns ? (int64_t)((held->rest_ns - now_ns) / 1000000) : 0;
+    return failed ? ladder_ms(held->reconsumed) : rest_ms > 1000 ? rest_ms : 1000;
+}
+
+void pop_over(struct lane *lane, struct held *held, int outcome)
+{
+    uint64_t now_ns = clock_ns(lane->consumer->client->clock);
+    bool ours = now_ns < held->until_ns;
+    bool failed = outcome == OUTCOME_FAILED;
     bool dead =
-        !done && (held->damaged || held->reconsumed >= lane->consumer->options.max_attempts);
+        outcome == OUTCOME_DEAD ||
+        (failed && (held->damaged || held->reconsumed >= lane->consumer->options.max_attempts));
     if (ours && dead && work_bury(lane, held))
         return; /* acknowledged when it is a dead letter */
-    if (ours && done)
+    if (ours && outcome == OUTCOME_DONE)
         word_say(lane, held, REQ_ACK_MESSAGE, 0);
     else if (ours)
-        word_say(lane, held, REQ_CHANGE_MESSAGE_INVISIBLETIME, ladder_ms(held->reconsumed));
+        word_say(lane, held, REQ_CHANGE_MESSAGE_INVISIBLETIME, hidden_ms(held, now_ns, failed));
     held_finish(lane, held);
 }

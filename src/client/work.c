@@ -36,6 +36,8 @@ static struct omq_batch *batch_make(struct lane *lane, size_t n)
     batch->consumer = lane->consumer;
     batch->lane = lane;
     batch->held = (struct held **)(batch->messages + n);
+    batch->exact = exact_hold(lane->consumer->exact);
+    batch->floor = lane_offset(lane);
     return batch;
 }
 
@@ -117,12 +119,19 @@ static void lane_give(struct lane *lane)
     size_t most = (size_t)consumer->options.batch;
     bool before = consumer->options.acknowledge == OMQ_BEFORE;
     struct omq_batch *batch = NULL;
+    uint64_t now = clock_ns(consumer->client->clock);
     if (!may_give(lane))
         return;
     list_each(k, &lane->held) {
         struct held *held = list_entry(k, struct held, link);
         if (held->taken)
             continue;
+        if (held->rest_ns > now) {
+            lane_wake(lane, held->rest_ns);
+            if (consumer->options.ordered)
+                break;
+            continue;
+        }
         if (before && held->delivery.offset >= lane->told)
             break; /* it came after the broker was told */
         if (!batch && !(batch = batch_make(lane, most)))
@@ -158,8 +167,13 @@ static void batch_expand(struct omq_batch *batch)
 {
     size_t readable = 0, looked = 0;
     uint64_t now = clock_ns(batch->consumer->client->clock);
+    for (size_t i = 0; i < batch->n; i++) {
+        batch->held[i]->outcome = OUTCOME_LATER;
+        batch->held[i]->rest_ns = 0;
+    }
     for (; looked < batch->n; looked++) {
         struct held *held = batch->held[looked];
+        held->outcome = OUTCOME_FAILED;
         if (held->until_ns && now >= held->until_ns)
             continue; /* it is somebody else's by now */
         if (held_expand(held)) {
@@ -178,12 +192,26 @@ static void batch_expand(struct omq_batch *batch)
     for (size_t i = 0; i < batch->n; i++)
         batch->messages[i] = &batch->held[i]->delivery;
     batch->readable = readable;
+    if (batch->exact)
+        exact_begin(batch);
+}
+
+/* The application is done with it. */
+static void batch_judge(struct omq_batch *batch, int result, size_t done)
+{
+    batch->result = result;
+    batch->done = done;
+    for (size_t i = 0; i < batch->readable; i++)
+        batch->held[i]->outcome = result == OMQ_DONE || i < done ? OUTCOME_DONE : OUTCOME_FAILED;
+    if (batch->exact)
+        exact_end(batch);
 }
 
 /* Nobody but the one who has it knows it any more. */
 static void batch_free(struct omq_batch *batch)
 {
     free(batch->direct);
+    exact_drop(batch->exact);
     for (size_t i = 0; i < batch->n; i++)
         held_free(batch->held[i]);
     free(batch);
@@ -204,12 +232,13 @@ static void batch_run(struct task *task)
     struct omq_batch *batch = list_entry(task, struct omq_batch, task);
     struct omq_consumer *consumer = batch->consumer;
     size_t done = 0;
+    int result = OMQ_LATER;
     batch_begin(batch);
     batch_expand(batch);
     if (batch->readable > 0)
-        batch->result = consumer->options.handle(consumer->options.user, batch->messages,
-                                                 batch->readable, &done);
-    batch->done = done;
+        result = consumer->options.handle(consumer->options.user, batch->messages, batch->readable,
+                                          &done);
+    batch_judge(batch, result, done);
     if (batch_over(batch))
         loop_post(consumer->client->loop, &batch->post);
 }
@@ -223,14 +252,26 @@ void held_finish(struct lane *lane, struct held *held)
     held_free(held);
 }
 
-/* It stays here, and is given away once more. */
-static void held_again(const struct lane *lane, struct held *held)
+/* It stays here, and is given away once more; this was no attempt. */
+static void held_wait(const struct lane *lane, struct held *held)
 {
     held->taken = false;
-    held->reconsumed++;
-    held->delivery.attempt++;
     if (atomic_exchange_explicit(&held->begun_ns, 0, memory_order_relaxed))
         count(&lane->consumer->client->stats.waiting, 1);
+}
+
+/* The same after an attempt. */
+static void held_again(const struct lane *lane, struct held *held)
+{
+    held->reconsumed++;
+    held->delivery.attempt++;
+    held_wait(lane, held);
+}
+
+/* Messages that fail are tried again here, not given back to the broker. */
+static bool retries_here(const struct omq_consumer *consumer)
+{
+    return consumer->options.ordered || consumer->reads || exact_by_offset(consumer->exact);
 }
 
 /* A message on its way back to the broker. */
@@ -271,8 +312,11 @@ static void back_done(struct call *call, const struct answer *answer)
                    "a message of %s:%d of topic %s could not be given back; it is tried again here",
                    lane->queue.broker, lane->queue.id, lane->queue.topic);
     }
-    if (held && held->handle && taken_back)
-        pop_over(lane, held, true);
+    if (held && taken_back && !held->done && exact_by_offset(consumer->exact)) {
+        held->buried = true; /* a dead letter, but the database does not know yet */
+        held_wait(lane, held);
+    } else if (held && held->handle && taken_back)
+        pop_over(lane, held, OUTCOME_DONE);
     else if (held && (taken_back || held->done || held->handle))
         held_finish(lane, held);
     else if (held)
@@ -324,18 +368,39 @@ bool work_bury(struct lane *lane, struct held *held)
 static void held_failed(struct lane *lane, struct held *held)
 {
     const struct omq_consumer *consumer = lane->consumer;
-    bool ordered = consumer->options.ordered;
+    bool dead = held->damaged || held->outcome == OUTCOME_DEAD;
     bool more = consumer->reads || held->reconsumed < consumer->options.max_attempts;
-    bool here = (ordered || consumer->reads) && more && !held->damaged;
+    bool here = retries_here(consumer) && more && !dead;
+    bool last = dead || retries_here(consumer);
+    if (here && exact_by_offset(consumer->exact))
+        held->rest_ns =
+            clock_ns(consumer->client->clock) + (uint64_t)consumer->options.suspend_ms * 1000000;
     if (held->done || lane->state == LANE_DROPPED) {
         held_finish(lane, held); /* it comes again by itself, to whoever has the queue now */
     } else if (!here && (consumer->reads || consumer->options.spread == OMQ_BROADCAST)) {
         client_log(consumer->client, OMQ_WARN, "message %s of topic %s is passed over",
                    held->delivery.id, held->delivery.queue.topic);
         held_finish(lane, held);
-    } else if (here || !send_back(lane, held, held, ordered || held->damaged ? DEAD_LEVEL : 0)) {
+    } else if (here || !send_back(lane, held, held, last ? DEAD_LEVEL : 0)) {
         held_again(lane, held);
     }
+}
+
+/* True: an attempt has failed. */
+static bool held_over(struct lane *lane, struct held *held)
+{
+    bool gone = held->done || lane->state == LANE_DROPPED;
+    bool failed = !held->handle && held->outcome != OUTCOME_DONE && held->outcome != OUTCOME_LATER;
+    count(&lane->consumer->client->stats.handled, held->outcome == OUTCOME_DONE);
+    if (held->handle)
+        pop_over(lane, held, held->outcome);
+    else if (held->outcome == OUTCOME_DONE || (held->outcome == OUTCOME_LATER && gone))
+        held_finish(lane, held);
+    else if (held->outcome == OUTCOME_LATER)
+        held_wait(lane, held);
+    else
+        held_failed(lane, held);
+    return failed;
 }
 
 static void batch_gone(struct omq_batch *batch)
@@ -343,6 +408,7 @@ static void batch_gone(struct omq_batch *batch)
     list_remove(&batch->all);
     batch->lane->out--;
     batch->consumer->running--;
+    exact_drop(batch->exact);
     free(batch->direct);
     free(batch);
 }
@@ -353,7 +419,7 @@ static void direct_answer(const struct omq_batch *batch)
 {
     struct omq_client *client = batch->consumer->client;
     uint64_t begun = atomic_load_explicit(&batch->held[0]->begun_ns, memory_order_relaxed);
-    bool done = batch->readable > 0 && batch->result == OMQ_DONE;
+    bool done = batch->held[0]->outcome == OUTCOME_DONE;
     struct buf body = buf_upto(1024);
     struct json_out w = {.buf = &body};
     json_open(&w);
@@ -395,35 +461,19 @@ static void batch_back(struct post *post)
     struct omq_batch *batch = list_entry(post, struct omq_batch, post);
     struct omq_consumer *consumer = batch->consumer;
     struct lane *lane = batch->lane;
-    bool all = batch->result == OMQ_DONE, failed = false;
+    bool failed = false;
     consumer->running++; /* ours, until we are done with it */
     consumer_trace(batch);
     if (batch->direct)
         direct_answer(batch);
-    for (size_t i = 0; i < batch->n; i++) {
-        struct held *held = batch->held[i];
-        bool done = i < batch->readable && (all || i < batch->done);
-        count(&consumer->client->stats.handled, done);
-        if (held->handle) {
-            pop_over(lane, held, done);
-            continue;
-        }
-        if (done) {
-            held_finish(lane, held);
-            continue;
-        }
-        if (i > batch->readable && consumer->options.ordered && !held->damaged) {
-            held->reconsumed--; /* it only stood behind a damaged one */
-            held->delivery.attempt--;
-        }
-        held_failed(lane, held);
-        failed = true;
-    }
+    for (size_t i = 0; i < batch->n; i++)
+        failed |= held_over(lane, batch->held[i]);
     batch_gone(batch);
     lane->consumed_ms = clock_ms(consumer->client->clock);
     if (lane->state != LANE_DROPPED && consumer->options.ordered && failed) {
         lane->suspended = true;
-        timer_start(lane->again, (uint64_t)consumer->options.suspend_ms, 0);
+        lane_wake(lane, clock_ns(consumer->client->clock) +
+                            (uint64_t)consumer->options.suspend_ms * 1000000);
     } else if (lane->state != LANE_DROPPED) {
         work_give(lane);
     }
@@ -436,6 +486,8 @@ static void batch_back(struct post *post)
 static bool of_lane(struct task *task, void *lane)
 {
     const struct omq_batch *batch = list_entry(task, struct omq_batch, task);
+    if (task->run != batch_run)
+        return false;
     return !lane || (batch->lane == lane && !batch->direct);
 }
 
@@ -628,8 +680,7 @@ void omq_batch_finish(struct omq_batch *batch, int result, size_t done)
 {
     if (!batch)
         return;
-    batch->result = result;
-    batch->done = done;
+    batch_judge(batch, result, done);
     if (!batch_over(batch))
         return;
     struct omq_consumer *consumer = batch->consumer;

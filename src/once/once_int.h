@@ -56,6 +56,7 @@ enum tally_of {
     TALLY_STORE_ERROR,
     TALLY_WITHOUT_STORE,
     TALLY_SWEPT,
+    TALLY_OVERTAKEN,
     TALLY_STORE_NS,
     TALLY_STORE_CALLS,
     TALLY_N,
@@ -152,6 +153,7 @@ struct once_run {
     char name[ONCE_NAME_MAX + 1];
     int attempt;
     bool without_store; /* open_when_down: there is no claim */
+    bool overtook;      /* an earlier run of the key never ended */
     _Atomic bool lost;
     _Atomic uint64_t valid_ns, over_ns; /* see above */
     uint64_t limit_ns;                  /* ending: until here the store is told again and again */

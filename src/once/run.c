@@ -186,6 +186,13 @@ static int claim_answered(struct once_run *run, struct once_answer *answer, enum
     case OUT_OK:
         atomic_store_explicit(&run->over_ns, span->answered_ns + expiry_ns, memory_order_relaxed);
         atomic_store_explicit(&run->valid_ns, span->asked_ns + expiry_ns, memory_order_release);
+        run->overtook = run->op.state == ONCE_CONSUMING;
+        tally_add(&once->tally, TALLY_OVERTAKEN, run->overtook);
+        if (run->overtook)
+            once_log(once, ONCE_INFO,
+                     "%s runs again: an earlier run began and never ended, so its effect may have "
+                     "happened",
+                     run->op.name);
         return answer_set(answer, ONCE_RUN, ONCE_FIRST, 0);
     case OUT_BUSY:
         return answer_running(once, answer, run->op.left_ms);
@@ -463,6 +470,11 @@ bool once_run_lost(const struct once_run *run)
     if (!run || run->conn || run->without_store)
         return false;
     return atomic_load(&run->lost) || clock_ns(run->once->clock) >= atomic_load(&run->valid_ns);
+}
+
+bool once_run_overtook(const struct once_run *run)
+{
+    return run && run->overtook;
 }
 
 void *once_run_connection(struct once_run *run)

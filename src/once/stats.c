@@ -43,6 +43,7 @@ void once_stats(const struct once *once, struct once_stats *out)
     out->store_errors = total(t, TALLY_STORE_ERROR);
     out->ran_without_store = total(t, TALLY_WITHOUT_STORE);
     out->swept = total(t, TALLY_SWEPT);
+    out->overtaken = total(t, TALLY_OVERTAKEN);
     out->running = running_count((struct running *)&once->running);
     out->store_ns = total(t, TALLY_STORE_NS);
     out->store_calls = total(t, TALLY_STORE_CALLS);

@@ -1,0 +1,373 @@
+/* exactly.c - the consumer asks libonce before the application sees a message, and tells it
+ * afterwards what came of it.
+ *
+ *     batch ── exact_begin ──► those that may run ── handler ──► exact_end ──► outcomes
+ *                   └─► done already, being done elsewhere, without a key: outcomes
+ *
+ * All of this happens in the hands (or on the thread that takes batches), never on the loop: a
+ * store may take its time. What libonce says is what becomes of the message:
+ *
+ *     ACK     done                       LATER   it stays here until then; no attempt was made
+ *     RETRY   failed                     BURY    a dead letter
+ *
+ * In order, nothing runs behind a message that is neither done nor may run.
+ */
+#include "base/counted.h"
+#include "client/consumer_int.h"
+#include "once.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define NO_MEMORY_PAUSE_MS 1000
+
+struct exact {
+    struct counted counted;
+    struct once *once;
+    struct omq_client *client;
+    int mode;
+};
+
+static_assert(sizeof(struct omq_property) == sizeof(struct once_property) &&
+                  offsetof(struct omq_property, value) == offsetof(struct once_property, value),
+              "properties are handed through as they are");
+
+/* ---- life ---- */
+
+static void exact_release(struct counted *counted)
+{
+    struct exact *exact = list_entry(counted, struct exact, counted);
+    once_close(exact->once);
+    free(exact);
+}
+
+struct exact *exact_hold(struct exact *exact)
+{
+    if (exact)
+        counted_hold(&exact->counted);
+    return exact;
+}
+
+void exact_drop(struct exact *exact)
+{
+    if (exact)
+        counted_drop(&exact->counted);
+}
+
+bool exact_by_offset(const struct exact *exact)
+{
+    return exact && exact->mode == ONCE_OFFSET;
+}
+
+static void log_line(void *client, int level, const char *line)
+{
+    client_log(client, level, "once: %s", line); /* the levels are the same */
+}
+
+/* From the first delivery to the last retry. */
+static int64_t whole_ladder_ms(int32_t retries)
+{
+    int64_t sum = 0;
+    for (int32_t i = 0; i < retries && sum < INT64_C(365) * 24 * 3600 * 1000; i++)
+        sum += ladder_ms(i);
+    return sum;
+}
+
+int exact_open(struct omq_consumer *consumer, const struct once_options *options,
+               struct omq_error *why)
+{
+    struct omq_consumer_options *o = &consumer->options;
+    struct once_options with = *options;
+    struct once_error error;
+    struct exact *exact = calloc(1, sizeof *exact);
+    if (!exact)
+        return omq_fail(why, OMQ_NO_MEMORY, "no memory for consumer %s", consumer->group);
+    with.group = with.group ? with.group : consumer->group;
+    if (!with.ladder_ms && !o->ordered)
+        with.ladder_ms = whole_ladder_ms(o->max_attempts);
+    with.takeover = with.takeover || o->ordered;
+    if (!with.log) {
+        with.log = log_line;
+        with.user = consumer->client;
+    }
+    if (with.mode == ONCE_OFFSET && (!o->handle || o->pop)) {
+        free(exact);
+        return omq_fail(why, OMQ_INVALID, "ONCE_OFFSET wants a handler, and goes not with pop");
+    }
+    int code = once_open(&with, &exact->once, &error);
+    if (code) {
+        free(exact);
+        return omq_fail(why,
+                        code == ONCE_STORE       ? OMQ_NETWORK
+                        : code == ONCE_NO_MEMORY ? OMQ_NO_MEMORY
+                                                 : OMQ_INVALID,
+                        "consumer %s: once: %s", consumer->group, error.text);
+    }
+    counted_init(&exact->counted, exact_release);
+    exact->client = consumer->client;
+    exact->mode = with.mode;
+    consumer->exact = exact;
+    o->once = NULL; /* the application's */
+    if (with.mode == ONCE_TRANSACTION || with.mode == ONCE_OFFSET)
+        o->batch = 1;
+    return OMQ_OK;
+}
+
+struct once *omq_consumer_once(const struct omq_consumer *consumer)
+{
+    return consumer && consumer->exact ? consumer->exact->once : NULL;
+}
+
+/* ---- before ---- */
+
+static struct once_message message_of(const struct omq_batch *batch, const struct held *held)
+{
+    const struct omq_delivery *d = &held->delivery;
+    const struct omq_queue *place = &held->parcel->queue; /* which may be the retry topic's */
+    bool by_offset = exact_by_offset(batch->exact);
+    return (struct once_message){
+        .topic = by_offset ? place->topic : d->queue.topic,
+        .tag = d->tag,
+        .keys = d->keys,
+        .id = d->id,
+        .body = d->body,
+        .body_size = d->body_size,
+        .properties = (const struct once_property *)d->properties,
+        .n_properties = d->n_properties,
+        .attempt = d->attempt,
+        .broker = place->broker,
+        .queue = place->id,
+        .offset = d->offset,
+        .floor = batch->floor > 0 ? batch->floor : 0,
+    };
+}
+
+static void rest(const struct omq_batch *batch, struct held *held, int64_t ms)
+{
+    held->outcome = OUTCOME_LATER;
+    held->rest_ns =
+        clock_ns(batch->consumer->client->clock) + (uint64_t)(ms > 0 ? ms : 0) * 1000000;
+}
+
+static void follow(const struct omq_batch *batch, struct held *held,
+                   const struct once_answer *answer)
+{
+    switch (answer->verdict) {
+    case ONCE_ACK:
+        held->outcome = OUTCOME_DONE;
+        break;
+    case ONCE_LATER:
+        rest(batch, held, answer->wait_ms);
+        break;
+    case ONCE_BURY:
+        held->outcome = OUTCOME_DEAD;
+        break;
+    default:
+        held->outcome = OUTCOME_FAILED;
+        break;
+    }
+}
+
+/* Its place is marked, and that is all there is still to do with it. */
+static void mark_buried(struct omq_batch *batch, struct held *held)
+{
+    struct once_message m = message_of(batch, held);
+    struct once_answer answer = {0};
+    struct once_run *run = NULL;
+    if (once_begin(batch->exact->once, &m, &run, &answer) == ONCE_RUN)
+        (void)once_end(run, ONCE_DONE, &answer);
+    follow(batch, held, &answer);
+}
+
+/* In order: what may run behind the first that must wait is let go again. */
+static void keep_order(struct omq_batch *batch, struct once_run **runs,
+                       const struct once_answer *answers, size_t n)
+{
+    size_t first = 0;
+    while (first < n && (answers[first].verdict == ONCE_RUN || answers[first].verdict == ONCE_ACK))
+        first++;
+    for (size_t i = first + 1; i < n; i++) {
+        struct once_answer ignored;
+        if (runs[i])
+            (void)once_end(runs[i], ONCE_FAILED, &ignored);
+        if (runs[i] || answers[i].verdict != ONCE_ACK)
+            rest(batch, batch->held[i], 0);
+        runs[i] = NULL;
+    }
+}
+
+/* Those that run go to the front, in their order. */
+static void sort_out(struct omq_batch *batch, struct once_run **runs, size_t n)
+{
+    size_t front = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct held *held = batch->held[i];
+        held->delivery.run = runs[i];
+        if (!runs[i])
+            continue;
+        memmove(&batch->held[front + 1], &batch->held[front], (i - front) * sizeof batch->held[0]);
+        batch->held[front++] = held;
+    }
+    for (size_t i = 0; i < n; i++)
+        batch->messages[i] = &batch->held[i]->delivery;
+    batch->readable = front;
+}
+
+/* One is the rule, and needs no memory. */
+static void begin_one(struct omq_batch *batch)
+{
+    struct held *held = batch->held[0];
+    struct once_message m = message_of(batch, held);
+    struct once_answer answer = {0};
+    struct once_run *run = NULL;
+    if (once_begin(batch->exact->once, &m, &run, &answer) != ONCE_RUN)
+        follow(batch, held, &answer);
+    sort_out(batch, &run, 1);
+}
+
+static void begin_many(struct omq_batch *batch)
+{
+    size_t n = batch->readable;
+    cleanup(free_at) struct once_message *messages = calloc(n, sizeof *messages);
+    cleanup(free_at) struct once_answer *answers = calloc(n, sizeof *answers);
+    cleanup(free_at) struct once_run **runs = calloc(n, sizeof *runs);
+    if (!messages || !answers || !runs) {
+        for (size_t i = 0; i < n; i++)
+            rest(batch, batch->held[i], NO_MEMORY_PAUSE_MS);
+        batch->readable = 0;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        messages[i] = message_of(batch, batch->held[i]);
+    once_begin_all(batch->exact->once, messages, n, runs, answers);
+    for (size_t i = 0; i < n; i++)
+        if (!runs[i])
+            follow(batch, batch->held[i], &answers[i]);
+    if (batch->consumer->options.ordered)
+        keep_order(batch, runs, answers, n);
+    sort_out(batch, runs, n);
+}
+
+void exact_begin(struct omq_batch *batch)
+{
+    if (batch->readable == 1 && batch->held[0]->buried) {
+        mark_buried(batch, batch->held[0]);
+        batch->readable = 0;
+    } else if (batch->readable == 1) {
+        begin_one(batch);
+    } else if (batch->readable > 1) {
+        begin_many(batch);
+    }
+}
+
+/* ---- after ---- */
+
+static int result_of(const struct held *held)
+{
+    return held->outcome == OUTCOME_DONE ? ONCE_DONE : ONCE_FAILED;
+}
+
+static void end_each(struct omq_batch *batch)
+{
+    for (size_t i = 0; i < batch->readable; i++) {
+        struct once_answer answer = {0};
+        struct held *held = batch->held[i];
+        (void)once_end(held->delivery.run, result_of(held), &answer);
+        follow(batch, held, &answer);
+    }
+}
+
+static void end_many(struct omq_batch *batch)
+{
+    size_t n = batch->readable;
+    cleanup(free_at) struct once_run **runs = calloc(n, sizeof *runs);
+    cleanup(free_at) struct once_answer *answers = calloc(n, sizeof *answers);
+    cleanup(free_at) int *results = calloc(n, sizeof *results);
+    if (!runs || !answers || !results) {
+        end_each(batch);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        runs[i] = batch->held[i]->delivery.run;
+        results[i] = result_of(batch->held[i]);
+    }
+    once_end_all(runs, results, n, answers);
+    for (size_t i = 0; i < n; i++)
+        follow(batch, batch->held[i], &answers[i]);
+}
+
+void exact_end(struct omq_batch *batch)
+{
+    if (batch->readable == 1)
+        end_each(batch);
+    else if (batch->readable > 1)
+        end_many(batch);
+    for (size_t i = 0; i < batch->readable; i++)
+        batch->held[i]->delivery.run = NULL;
+}
+
+/* ---- where to begin ---- */
+
+struct taking {
+    struct task task;
+    struct post post;
+    struct lane *lane;
+    struct exact *exact;
+    int64_t offset;
+    bool known;
+    void (*then)(struct lane *lane, bool known, int64_t offset);
+};
+
+static void taken(struct post *post)
+{
+    struct taking *taking = list_entry(post, struct taking, post);
+    struct lane *lane = taking->lane;
+    struct omq_consumer *consumer = lane->consumer;
+    lane->out--;
+    lane->taking = false;
+    if (lane->state != LANE_DROPPED)
+        taking->then(lane, taking->known, taking->offset);
+    lane_idle(lane);
+    exact_drop(taking->exact);
+    free(taking);
+    consumer->running--;
+    consumer_calm(consumer);
+}
+
+static void take_run(struct task *task)
+{
+    struct taking *taking = list_entry(task, struct taking, task);
+    const struct omq_queue *queue = &taking->lane->queue;
+    struct omq_client *client = taking->exact->client;
+    struct once_error why;
+    int64_t start;
+    int code = once_queue_take(taking->exact->once, queue->topic, queue->broker, queue->id,
+                               taking->offset, &start, &why);
+    taking->known = !code;
+    if (code)
+        client_log(client, OMQ_WARN, "where to begin in %s:%d of topic %s is not known yet: %s",
+                   queue->broker, queue->id, queue->topic, why.text);
+    else
+        taking->offset = start;
+    loop_post(client->loop, &taking->post);
+}
+
+bool exact_take(struct lane *lane, int64_t offset,
+                void (*then)(struct lane *lane, bool known, int64_t offset))
+{
+    struct omq_consumer *consumer = lane->consumer;
+    struct taking *taking = calloc(1, sizeof *taking);
+    if (!taking)
+        return false;
+    taking->task.run = take_run;
+    taking->post.run = taken;
+    taking->lane = lane;
+    taking->exact = exact_hold(consumer->exact);
+    taking->offset = offset;
+    taking->then = then;
+    lane->out++;
+    lane->taking = true;
+    consumer->running++;
+    hands_give(consumer->hands, &taking->task);
+    return true;
+}
