@@ -1,0 +1,61 @@
+/* mariadb_int.h - the engine for MariaDB and MySQL: mariadb.c connects and holds transactions,
+ * mariadb_run.c runs statements, mariadb_url.c reads URLs.
+ *
+ * Statements are sent as text, with values as hexadecimal literals and decimal numbers: nothing in
+ * a value can be taken for SQL. That costs the server a little more than a prepared statement, but
+ * many of them can be under way at once, which the library cannot do with prepared ones: n calls
+ * are sent, then n answers read (docs/once-sql.md has the numbers).
+ *
+ * A server goes on with the next statement after one has failed, and after a deadlock it does so
+ * outside of the transaction, which it has rolled back. So the session never commits by itself
+ * (autocommit = 0): whatever came after is rolled back too, and a transaction in which something
+ * has failed is `spoiled` and can only be rolled back, as in PostgreSQL.
+ */
+#ifndef ONCE_MARIADB_INT_H
+#define ONCE_MARIADB_INT_H
+
+#include "base/buf.h"
+#include "once/sql.h"
+
+#include <mysql.h>
+
+#define MARIADB_TEXT_MAX (256 << 20) /* of one statement; the server has its own limit below it */
+
+/* ---- mysql://user:password@host:port/database?socket=PATH ---- */
+
+#define MARIADB_URL_MAX 2048
+
+struct mariadb_url {
+    char text[MARIADB_URL_MAX]; /* all others point into it, decoded */
+    const char *user, *password, *host, *database;
+    const char *socket, *ca; /* or NULL */
+    unsigned port;           /* 0: none was given */
+    unsigned connect_s;      /* 0: none was given */
+    unsigned read_s;
+    bool tls, verify;
+};
+
+/* ERR_INVALID with a sentence that repeats nothing of the URL but names of options. */
+enum err mariadb_url_read(const char *url, struct mariadb_url *out, struct fault *why);
+
+/* ---- statements ---- */
+
+struct sql_conn {
+    MYSQL *mysql;
+    struct buf text;  /* the statement that is being written */
+    bool transaction; /* begin() was said */
+    bool begin_due;   /* … and not sent yet */
+    bool spoiled;     /* a statement in it has failed */
+    bool savepoints;  /* each transaction begins with one: handlers will use it */
+    bool handed_out;  /* a handler has used the connection in this transaction */
+    bool dead;
+};
+
+enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
+                     struct fault *why);
+/* One statement without values, as it is. */
+enum err mariadb_tell(struct sql_conn *conn, const char *text, struct fault *why);
+/* What the last error means, with the server's words. */
+enum err mariadb_error(struct sql_conn *conn, struct fault *why);
+
+#endif

@@ -1,0 +1,358 @@
+/* mariadb_run.c - statements on MariaDB and MySQL: written out as text, sent ahead, answers read in
+ * order. */
+#include "once/mariadb_int.h"
+
+#include <errmsg.h>
+#include <mysqld_error.h>
+#include <stdlib.h>
+
+/* How much may be under way before answers are read: less than what the kernel keeps for a socket.
+ * With more, the server could wait for us to read while we wait for it to read. */
+#define AHEAD_BYTES (16 << 10)
+
+/* Codes that the header of one or the other client library does not have. */
+enum {
+    CLIENT_ERRORS = 2000,
+    CLIENT_ERRORS_END = 3000,
+    QUERY_TIMEOUT_MYSQL = 3024,
+    IDLE_CLOSED_MYSQL = 4031,
+};
+
+/* ---- errors ---- */
+
+static enum err meaning(unsigned code)
+{
+    if (code == CR_OUT_OF_MEMORY)
+        return ERR_NO_MEMORY;
+    if (code >= CLIENT_ERRORS && code < CLIENT_ERRORS_END)
+        return ERR_IO;
+    switch (code) {
+    case ER_LOCK_WAIT_TIMEOUT:
+    case ER_LOCK_DEADLOCK:
+    case ER_QUERY_INTERRUPTED: /* by an operator */
+    case ER_STATEMENT_TIMEOUT:
+    case QUERY_TIMEOUT_MYSQL:
+    case ER_CHECKREAD: /* another has changed the row: MariaDB's snapshot isolation */
+        return ERR_BUSY;
+    case ER_DUP_ENTRY:
+    case ER_DUP_ENTRY_WITH_KEY_NAME:
+    case ER_TABLE_EXISTS_ERROR:
+        return ERR_EXISTS;
+    case ER_NO_SUCH_TABLE:
+    case ER_BAD_DB_ERROR:
+        return ERR_NOT_FOUND;
+    case ER_DISK_FULL:
+    case ER_RECORD_FILE_FULL:
+        return ERR_DISK_FULL;
+    case ER_OPTION_PREVENTS_STATEMENT: /* read_only */
+    case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION:
+    case ER_READ_ONLY_MODE:
+        return ERR_READ_ONLY;
+    case ER_ACCESS_DENIED_ERROR:
+    case ER_DBACCESS_DENIED_ERROR:
+    case ER_TABLEACCESS_DENIED_ERROR:
+    case ER_COLUMNACCESS_DENIED_ERROR:
+    case ER_SPECIFIC_ACCESS_DENIED_ERROR:
+    case ER_ACCESS_DENIED_NO_PASSWORD_ERROR:
+        return ERR_DENIED;
+    case ER_OUTOFMEMORY:
+    case ER_OUT_OF_RESOURCES:
+        return ERR_NO_MEMORY;
+    case ER_SERVER_SHUTDOWN:
+    case ER_CONNECTION_KILLED:
+    case ER_NEW_ABORTING_CONNECTION:
+    case ER_CON_COUNT_ERROR:
+    case ER_TOO_MANY_USER_CONNECTIONS:
+    case ER_NET_PACKET_TOO_LARGE: /* the server hangs up after it */
+    case IDLE_CLOSED_MYSQL:
+        return ERR_IO;
+    default:
+        return ERR_INVALID;
+    }
+}
+
+enum err mariadb_error(struct sql_conn *conn, struct fault *why)
+{
+    unsigned code = mysql_errno(conn->mysql);
+    enum err err = meaning(code);
+    if (err == ERR_IO)
+        conn->dead = true;
+    return fault_set(why, err, "MariaDB: %s (%u)", mysql_error(conn->mysql), code);
+}
+
+/* ---- writing ---- */
+
+static void write_hex(struct buf *out, struct bytes b)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t *to = buf_space(out, b.len * 2);
+    for (size_t i = 0; to && i < b.len; i++) {
+        *to++ = (uint8_t)digits[b.at[i] >> 4];
+        *to++ = (uint8_t)digits[b.at[i] & 15];
+    }
+}
+
+static void write_value(struct buf *out, const struct sql_value *v)
+{
+    switch (v->type) {
+    case SQL_NULL:
+        buf_add_str(out, "NULL");
+        break;
+    case SQL_INT:
+        buf_printf(out, "%lld", (long long)v->number);
+        break;
+    case SQL_TEXT:
+    case SQL_BLOB: /* the word before it says what the bytes are: else x'…' can be a number */
+        buf_add_str(out, v->type == SQL_TEXT ? "_utf8mb4 x'" : "_binary x'");
+        write_hex(out, v->bytes);
+        buf_add_u8(out, '\'');
+        break;
+    }
+}
+
+/* The statement with its values in place of each `?` that is not within quotes. */
+static enum err write_call(struct buf *out, const struct sql_call *call, struct fault *why)
+{
+    out->len = 0;
+    size_t used = 0;
+    char within = 0;
+    for (const char *at = call->text; *at; at++) {
+        if (within)
+            within = *at == within ? 0 : within;
+        else if (strchr("'\"`", *at))
+            within = *at;
+        if (*at != '?' || within)
+            buf_add_u8(out, (uint8_t)*at);
+        else if (used < call->n_params)
+            write_value(out, &call->params[used++]);
+        else
+            used = SIZE_MAX;
+        if (used == SIZE_MAX)
+            break;
+    }
+    if (used != call->n_params)
+        return fault_set(why, ERR_INVALID, "MariaDB: %zu values do not fit: %.100s", call->n_params,
+                         call->text);
+    return out->err;
+}
+
+/* ---- reading ---- */
+
+static struct sql_value value_of(const MYSQL_FIELD *field, const char *at, unsigned long len)
+{
+    enum { BINARY = 63 }; /* the number of the character set that is none */
+    if (!at)
+        return (struct sql_value){.type = SQL_NULL};
+    struct sql_value v = {.type = SQL_TEXT, .bytes = bytes_of(at, len)};
+    switch (field->type) {
+    case MYSQL_TYPE_TINY:
+    case MYSQL_TYPE_SHORT:
+    case MYSQL_TYPE_INT24:
+    case MYSQL_TYPE_LONG:
+    case MYSQL_TYPE_LONGLONG:
+    case MYSQL_TYPE_YEAR:
+    case MYSQL_TYPE_NEWDECIMAL: /* sums are such */
+        if (bytes_to_i64(v.bytes, &v.number))
+            v.type = SQL_INT;
+        break;
+    case MYSQL_TYPE_STRING:
+    case MYSQL_TYPE_VAR_STRING:
+    case MYSQL_TYPE_VARCHAR:
+    case MYSQL_TYPE_TINY_BLOB:
+    case MYSQL_TYPE_BLOB:
+    case MYSQL_TYPE_MEDIUM_BLOB:
+    case MYSQL_TYPE_LONG_BLOB:
+        if (field->charsetnr == BINARY)
+            v.type = SQL_BLOB;
+        break;
+    default:
+        break;
+    }
+    return v;
+}
+
+static enum err hand_rows(MYSQL_RES *result, const struct sql_call *call, struct fault *why)
+{
+    unsigned n = mysql_num_fields(result);
+    if (n > SQL_COLUMNS_MAX)
+        return fault_set(why, ERR_INVALID, "MariaDB: %u columns are too many", n);
+    const MYSQL_FIELD *fields = mysql_fetch_fields(result);
+    for (MYSQL_ROW row; (row = mysql_fetch_row(result));) {
+        const unsigned long *lengths = mysql_fetch_lengths(result);
+        struct sql_value columns[SQL_COLUMNS_MAX];
+        for (unsigned i = 0; i < n; i++)
+            columns[i] = value_of(&fields[i], row[i], lengths[i]);
+        if (!call->row(call->user, columns, n))
+            break;
+    }
+    return OK;
+}
+
+/* Rows that an UPDATE found, also those that were so already: to be counted as changed they need
+ * not differ, as in the other databases. A renewal within the same millisecond is no lost claim.
+ * CLIENT_FOUND_ROWS would do the same, but for the handler's statements too, which expect the
+ * library's default; and an INSERT … ON DUPLICATE KEY UPDATE could not be told from one that found
+ * its row. So it is read from "Rows matched: 1  Changed: 0  Warnings: 0", in whatever language. */
+static bool matched(MYSQL *mysql, const char *text, uint64_t *out)
+{
+    const char *info = strncasecmp(text, "UPDATE ", 7) == 0 ? mysql_info(mysql) : NULL;
+    if (!info)
+        return false;
+    info += strcspn(info, "0123456789");
+    int64_t n;
+    if (!bytes_to_i64(bytes_of(info, strspn(info, "0123456789")), &n))
+        return false;
+    *out = (uint64_t)n;
+    return true;
+}
+
+static enum err read_answer(struct sql_conn *conn, struct sql_call *call, struct fault *why)
+{
+    if (mysql_read_query_result(conn->mysql))
+        return mariadb_error(conn, why);
+    if (mysql_field_count(conn->mysql) == 0) {
+        uint64_t rows = (uint64_t)mysql_affected_rows(conn->mysql);
+        if (call && !matched(conn->mysql, call->text, &call->changed))
+            call->changed = rows;
+        return OK;
+    }
+    MYSQL_RES *result = mysql_store_result(conn->mysql);
+    if (!result)
+        return mariadb_error(conn, why);
+    enum err err = OK;
+    if (call) {
+        call->changed = 0;
+        if (call->row)
+            err = hand_rows(result, call, why);
+    }
+    mysql_free_result(result);
+    return err;
+}
+
+/* ---- running ---- */
+
+/* What stands around the calls: the beginning of a transaction, or, outside of one, a COMMIT. */
+struct trip {
+    struct sql_conn *conn;
+    struct sql_call *calls;
+    size_t sent, read; /* of the calls */
+    size_t before;     /* answers that come before theirs */
+    size_t ahead;      /* bytes under way */
+    enum err err;      /* the first that failed, */
+    size_t failed;     /* its place, */
+    struct fault *why; /* and its words */
+};
+
+static enum err send_text(struct sql_conn *conn, const char *text, size_t len, struct fault *why)
+{
+    return mysql_send_query(conn->mysql, text, (unsigned long)len) ? mariadb_error(conn, why) : OK;
+}
+
+/* Reads the answers to all that was sent; after a failure those that follow count for nothing. */
+static void read_sent(struct trip *t)
+{
+    struct sql_conn *conn = t->conn;
+    for (; t->before > 0 && !conn->dead; t->before--) {
+        enum err err = read_answer(conn, NULL, t->err ? NULL : t->why);
+        if (!t->err)
+            t->err = err;
+    }
+    for (; t->read < t->sent && !conn->dead; t->read++) {
+        struct sql_call ignored = {.text = ""};
+        enum err err =
+            read_answer(conn, t->err ? &ignored : &t->calls[t->read], t->err ? NULL : t->why);
+        if (err && !t->err) {
+            t->err = err;
+            t->failed = t->read;
+        }
+    }
+    if (conn->dead)
+        t->err = ERR_IO;
+    t->ahead = 0;
+}
+
+static void send_first(struct trip *t, const char *text)
+{
+    if (!t->err)
+        t->err = send_text(t->conn, text, strlen(text), t->why);
+    t->before += !t->err;
+}
+
+static void send_next(struct trip *t)
+{
+    struct sql_conn *conn = t->conn;
+    enum err err = write_call(&conn->text, &t->calls[t->sent], t->why);
+    if (!err && t->ahead > 0 && t->ahead + conn->text.len > AHEAD_BYTES) {
+        read_sent(t);
+        if (t->err)
+            return;
+    }
+    if (!err)
+        err = send_text(conn, (const char *)conn->text.at, conn->text.len, t->why);
+    if (err) {
+        struct fault words = t->why ? *t->why : (struct fault){0};
+        read_sent(t); /* what was sent before may have failed before */
+        if (!t->err) {
+            t->err = err;
+            t->failed = t->sent;
+            if (t->why)
+                *t->why = words;
+        }
+        return;
+    }
+    t->ahead += conn->text.len + 1;
+    t->sent++;
+}
+
+enum err mariadb_tell(struct sql_conn *conn, const char *text, struct fault *why)
+{
+    if (conn->dead)
+        return fault_set(why, ERR_IO, "MariaDB: the connection is gone");
+    enum err err = send_text(conn, text, strlen(text), why);
+    return err ? err : read_answer(conn, NULL, why);
+}
+
+/* Outside of a transaction: all of them or none. One alone needs no second trip, since a COMMIT
+ * after it failed commits nothing. */
+static void finish_alone(struct trip *t, size_t n)
+{
+    struct sql_conn *conn = t->conn;
+    enum err err = ERR_CLOSED; /* the end was not sent */
+    if (!t->err && n == 1)
+        err = send_text(conn, "COMMIT", 6, t->why);
+    read_sent(t);
+    if (conn->dead)
+        return;
+    err = err ? mariadb_tell(conn, t->err ? "ROLLBACK" : "COMMIT", t->err ? NULL : t->why)
+              : read_answer(conn, NULL, t->err ? NULL : t->why);
+    t->err = t->err ? t->err : err;
+}
+
+enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
+                     struct fault *why)
+{
+    *failed = 0;
+    if (n == 0)
+        return OK;
+    if (conn->dead)
+        return fault_set(why, ERR_IO, "MariaDB: the connection is gone");
+    if (conn->spoiled)
+        return fault_set(why, ERR_INVALID, "MariaDB: a statement of this transaction has failed");
+
+    struct trip t = {.conn = conn, .calls = calls, .why = why};
+    if (conn->begin_due) {
+        conn->begin_due = false;
+        send_first(&t, "START TRANSACTION");
+        if (conn->savepoints)
+            send_first(&t, "SAVEPOINT once");
+    }
+    while (t.sent < n && !t.err)
+        send_next(&t);
+    if (conn->transaction) {
+        read_sent(&t);
+        conn->spoiled = t.err != OK;
+    } else
+        finish_alone(&t, n);
+    *failed = t.failed;
+    return t.err;
+}
