@@ -46,6 +46,13 @@ static void values_come_back_as_they_went(void **state)
         assert_int_equal(seen.columns, 3);
         for (size_t c = 0; c < 3; c++)
             check_value(&seen.last[c], &rows[i][c]);
+        struct sql_call once = {.text = read_thing, .once = true, VALUES(num((int64_t)i))};
+        once.row = see;
+        once.user = &seen;
+        (void)done(conn, once); /* the same, if the statement is not remembered */
+        assert_int_equal(seen.rows, 2);
+        for (size_t c = 0; c < 3; c++)
+            check_value(&seen.last[c], &rows[i][c]);
         seen_clear(&seen);
     }
     bye(conn);

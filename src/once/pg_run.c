@@ -306,10 +306,11 @@ static bool binary_value(const PGresult *r, int row, int column, struct sql_valu
     }
 }
 
-/* A column in its text form. Bytes stay as PostgreSQL writes them, \x…: nobody asks for them so. */
-static bool text_value(const PGresult *r, int row, int column, struct sql_value *out)
+/* A column in its text form. What had to be decoded is `made`, to be freed by PQfreemem. */
+static bool text_value(const PGresult *r, int row, int column, struct sql_value *out, void **made)
 {
-    struct bytes b = bytes_of(PQgetvalue(r, row, column), (size_t)PQgetlength(r, row, column));
+    const char *text = PQgetvalue(r, row, column);
+    struct bytes b = bytes_of(text, (size_t)PQgetlength(r, row, column));
     *out = (struct sql_value){.type = SQL_TEXT, .bytes = b};
     switch (PQftype(r, column)) {
     case OID_INT2:
@@ -319,32 +320,49 @@ static bool text_value(const PGresult *r, int row, int column, struct sql_value 
         if (bytes_to_i64(b, &out->number))
             out->type = SQL_INT;
         return true;
+    case OID_BYTEA:
+        out->type = SQL_BLOB;
+        *made = PQunescapeBytea((const unsigned char *)text, &out->bytes.len);
+        out->bytes.at = *made;
+        return *made != NULL;
     default:
         return true;
     }
 }
 
+/* One row; `more`: whether the caller wants another. */
+static enum err hand_row(const PGresult *r, int row, const struct sql_call *call, bool *more,
+                         struct fault *why)
+{
+    struct sql_value columns[SQL_COLUMNS_MAX];
+    void *made[SQL_COLUMNS_MAX] = {NULL};
+    int n = PQnfields(r);
+    enum err err = OK;
+    for (int i = 0; i < n && !err; i++) {
+        columns[i] = (struct sql_value){.type = SQL_NULL};
+        if (PQgetisnull(r, row, i))
+            continue;
+        bool good = PQfformat(r, i) == 1 ? binary_value(r, row, i, &columns[i])
+                                         : text_value(r, row, i, &columns[i], &made[i]);
+        if (!good)
+            err =
+                fault_set(why, ERR_INVALID, "PostgreSQL: column %s cannot be read", PQfname(r, i));
+    }
+    *more = !err && call->row(call->user, columns, (size_t)n);
+    for (int i = 0; i < n; i++)
+        PQfreemem(made[i]);
+    return err;
+}
+
 static enum err hand_rows(const PGresult *r, const struct sql_call *call, struct fault *why)
 {
-    int n = PQnfields(r);
-    if (n > SQL_COLUMNS_MAX)
-        return fault_set(why, ERR_INVALID, "PostgreSQL: %d columns are too many", n);
-    for (int row = 0; row < PQntuples(r); row++) {
-        struct sql_value columns[SQL_COLUMNS_MAX];
-        for (int i = 0; i < n; i++) {
-            columns[i] = (struct sql_value){.type = SQL_NULL};
-            if (PQgetisnull(r, row, i))
-                continue;
-            bool good = PQfformat(r, i) == 1 ? binary_value(r, row, i, &columns[i])
-                                             : text_value(r, row, i, &columns[i]);
-            if (!good)
-                return fault_set(why, ERR_INVALID, "PostgreSQL: column %s cannot be read",
-                                 PQfname(r, i));
-        }
-        if (!call->row(call->user, columns, (size_t)n))
-            break;
-    }
-    return OK;
+    if (PQnfields(r) > SQL_COLUMNS_MAX)
+        return fault_set(why, ERR_INVALID, "PostgreSQL: %d columns are too many", PQnfields(r));
+    enum err err = OK;
+    bool more = true;
+    for (int row = 0; row < PQntuples(r) && more; row++)
+        err = hand_row(r, row, call, &more, why);
+    return err;
 }
 
 static uint64_t changed_by(PGresult *r)
