@@ -158,7 +158,9 @@ struct once_options {
     const char *table;  /* SQL: first part of the tables' names; Redis: of the keys'. "once" */
     bool plain;         /* ONCE_LEASE on Redis: the well-known "0"/"1" state lock under exactly
                            prefix + key; ONCE_TABLE on SQL: a table (id, k, update_at) as it is.
-                           Shared with programs that know no better, so without owner tokens */
+                           Shared with programs that know no better, so without owner tokens and
+                           not renewed. The lock's expiry and retention are 3,600,000 by default,
+                           as everybody's; that is short, so it is a warning */
     int connections;    /* 50 at most; 5 are kept when idle */
     int wait_ms;        /* for a connection or a locked row, then LATER; 3,000 */
     int redis_replicas; /* WAIT for so many after each write; 0 */
@@ -175,7 +177,8 @@ struct once;
  * error, ONCE_STORE; one that goes down later is waited for. */
 ONCE_API int once_open(const struct once_options *options, struct once **out,
                        struct once_error *why);
-/* Every run must have ended. NULL is fine. */
+/* Every run shall have ended: one that has not keeps the store open until it has, is not renewed
+ * any more, and what begins meanwhile is told LATER with ONCE_CLOSED. NULL is fine. */
 ONCE_API void once_close(struct once *once);
 
 /* ---- messages, verdicts ---- */
@@ -216,8 +219,9 @@ enum once_cause {
     ONCE_OTHER_BODY, /* ACK, BURY: it was done before, with another body */
     ONCE_RUNNING,    /* LATER: somebody is at it */
     ONCE_NO_KEY,     /* RETRY, BURY */
-    ONCE_DOWN,    /* LATER: the store cannot be asked. RUN: nor did it matter, by open_when_down */
-    ONCE_EMPTIED, /* LATER: the store was emptied; see once_accept_wiped */
+    ONCE_DOWN,       /* LATER: the store cannot be asked. RUN, then ACK: nor did it matter, by
+                        open_when_down */
+    ONCE_EMPTIED,    /* LATER: the store was emptied; see once_accept_wiped */
     ONCE_FAILED_RUN, /* RETRY: the handler said so */
     ONCE_LOST_CLAIM, /* LATER: the claim was lost; what the handler did is not recorded */
     ONCE_UNSURE,     /* LATER: the handler is done, but the store could not be told in time: in
@@ -268,7 +272,7 @@ ONCE_API size_t once_run_key_size(const struct once_run *run);
 ONCE_API int64_t once_run_fence(const struct once_run *run);
 ONCE_API int once_run_attempt(const struct once_run *run);
 /* The claim is gone, or could not be renewed for as long as it was valid: stop, and change nothing
- * more. What the handler returns will not be recorded. */
+ * more. What the handler returns is recorded only if nobody else has begun meanwhile. */
 ONCE_API bool once_run_lost(const struct once_run *run);
 /* An earlier run of this key began and never ended: its process died, or was stopped for longer
  * than its claim. Whether its effect happened is for the handler to find out; counted as
@@ -291,9 +295,11 @@ struct once_bytes {
 typedef int once_step_fn(void *user, const char *idempotency_key, struct once_bytes *result);
 
 /* Runs `fn`, unless the step was finished by an earlier delivery: then its recorded result is
- * given. `result` may be NULL; what it gives lives as long as the run. ONCE_STORE: it was done, but
- * could not be recorded. ONCE_LOST: not done, since the claim is gone. ONCE_INVALID: `fn` did not
- * say ONCE_DONE: the step comes again with the next delivery. Names are 1 to 64 bytes. */
+ * given. `result` may be NULL; what it gives lives as long as the run. ONCE_STORE: the store does
+ * not answer; the sentence says whether the step was done. ONCE_LOST: not done, since the claim is
+ * gone. ONCE_INVALID: `fn` did not say ONCE_DONE: the step comes again with the next delivery. In
+ * each case the handler returns ONCE_FAILED. Names are 1 to 64 bytes. A run that goes on without
+ * the store (open_when_down) runs its steps and records nothing. */
 ONCE_API int once_step(struct once_run *run, const char *name, once_step_fn *fn, void *user,
                        struct once_bytes *result, struct once_error *why);
 ONCE_API const char *once_step_key(struct once_run *run, const char *name); /* lives like the run */

@@ -25,20 +25,15 @@ const char *once_code_text(int code)
 const char *once_cause_text(int cause)
 {
     static const char *const texts[] = {
-        [ONCE_FIRST] = "the first time",
-        [ONCE_DUPLICATE] = "it was done before",
-        [ONCE_OTHER_BODY] = "it was done before, with another body",
-        [ONCE_RUNNING] = "somebody is at it",
-        [ONCE_NO_KEY] = "no key can be made of it",
-        [ONCE_DOWN] = "the store cannot be asked",
-        [ONCE_EMPTIED] = "the store was emptied",
-        [ONCE_FAILED_RUN] = "the handler failed",
-        [ONCE_LOST_CLAIM] = "the claim was lost",
-        [ONCE_UNSURE] = "the handler is done, but the store could not be told",
-        [ONCE_CONFLICT] = "the database asks to try again",
+        [ONCE_FIRST] = "first",           [ONCE_DUPLICATE] = "duplicate",
+        [ONCE_OTHER_BODY] = "other-body", [ONCE_RUNNING] = "running",
+        [ONCE_NO_KEY] = "no-key",         [ONCE_DOWN] = "down",
+        [ONCE_EMPTIED] = "emptied",       [ONCE_FAILED_RUN] = "failed",
+        [ONCE_LOST_CLAIM] = "lost",       [ONCE_UNSURE] = "unsure",
+        [ONCE_CONFLICT] = "conflict",
     };
     size_t n = sizeof texts / sizeof texts[0];
-    return cause >= 0 && (size_t)cause < n ? texts[cause] : "an unknown cause";
+    return cause >= 0 && (size_t)cause < n ? texts[cause] : "unknown";
 }
 
 int once_fail(struct once_error *why, int code, const char *format, ...)

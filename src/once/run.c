@@ -122,15 +122,13 @@ static int refuse(struct once_answer *answer, int code, const char *text)
     return ONCE_LATER;
 }
 
-static int not_added(struct once *once, struct once_answer *answer, enum err err)
+static int runs_here(struct once *once, struct once_answer *answer)
 {
-    if (err == ERR_EXISTS)
-        return answer_running(once, answer,
-                              once->with.expiry_ms < HERE_MS ? once->with.expiry_ms : HERE_MS);
-    return refuse(answer, ONCE_CLOSED, "once_close was called");
+    return answer_running(once, answer,
+                          once->with.expiry_ms < HERE_MS ? once->with.expiry_ms : HERE_MS);
 }
 
-/* A run that stands in the table, or NULL and the answer. */
+/* A run that stands in the table, or NULL and the answer; ONCE_RUN: its key runs here. */
 static struct once_run *prepare(struct once *once, const struct once_message *message,
                                 struct once_answer *answer)
 {
@@ -138,6 +136,7 @@ static struct once_run *prepare(struct once *once, const struct once_message *me
     struct fault fault;
     fault.text[0] = 0;
     enum err err = run ? make_key(run, message, &fault) : ERR_NO_MEMORY;
+    bool keyed = err == OK || err == ERR_NO_MEMORY;
     if (err == OK)
         err = run_name(run);
     if (err == OK) {
@@ -145,15 +144,18 @@ static struct once_run *prepare(struct once *once, const struct once_message *me
         run->op.token = token_next(once);
         run->op.fingerprint = key_fingerprint(message->body, message->body_size);
         err = running_add(&once->running, run);
-        if (err == OK)
-            return run;
-        (void)not_added(once, answer, err);
-    } else if (err == ERR_NO_MEMORY)
-        (void)refuse(answer, ONCE_NO_MEMORY, "out of memory");
-    else
-        (void)no_key(once, answer, err, &fault);
+    }
+    if (err == OK)
+        return run;
     if (run)
         run_free(run);
+    answer->verdict = ONCE_RUN;
+    if (!keyed)
+        (void)no_key(once, answer, err, &fault);
+    else if (err == ERR_CLOSED)
+        (void)refuse(answer, ONCE_CLOSED, "once_close was called");
+    else if (err != ERR_EXISTS)
+        (void)refuse(answer, ONCE_NO_MEMORY, "out of memory");
     return NULL;
 }
 
@@ -176,6 +178,14 @@ static int claim_unanswered(struct once_run *run, struct once_answer *answer, en
     return ONCE_RUN;
 }
 
+static void note_overtaken(const struct once_run *run)
+{
+    tally_add(&run->once->tally, TALLY_OVERTAKEN, 1);
+    once_log(run->once, ONCE_INFO,
+             "%s runs again: an earlier run began and never ended, so its effect may have happened",
+             run->op.name);
+}
+
 /* What the store said to the claim. */
 static int claim_answered(struct once_run *run, struct once_answer *answer, enum err err,
                           uint64_t mine, const struct span *span, const struct fault *fault)
@@ -187,12 +197,8 @@ static int claim_answered(struct once_run *run, struct once_answer *answer, enum
         atomic_store_explicit(&run->over_ns, span->answered_ns + expiry_ns, memory_order_relaxed);
         atomic_store_explicit(&run->valid_ns, span->asked_ns + expiry_ns, memory_order_release);
         run->overtook = run->op.state == ONCE_CONSUMING;
-        tally_add(&once->tally, TALLY_OVERTAKEN, run->overtook);
         if (run->overtook)
-            once_log(once, ONCE_INFO,
-                     "%s runs again: an earlier run began and never ended, so its effect may have "
-                     "happened",
-                     run->op.name);
+            note_overtaken(run);
         return answer_set(answer, ONCE_RUN, ONCE_FIRST, 0);
     case OUT_BUSY:
         return answer_running(once, answer, run->op.left_ms);
@@ -251,7 +257,7 @@ int once_begin(struct once *once, const struct once_message *message, struct onc
         return refuse(answer, ONCE_INVALID, "once, message and run are required");
     *run = prepare(once, message, answer);
     if (!*run)
-        return answer->verdict;
+        return answer->verdict == ONCE_RUN ? runs_here(once, answer) : answer->verdict;
     if (!in_transaction(once)) {
         claim_all(once, run, 1, answer);
         return answer->verdict;
@@ -261,24 +267,39 @@ int once_begin(struct once *once, const struct once_message *message, struct onc
     return answer->verdict;
 }
 
+/* At most ONCE_OPS_MAX. */
+static void begin_some(struct once *once, const struct once_message *messages, size_t n,
+                       struct once_run **runs, struct once_answer *answers)
+{
+    bool again[ONCE_OPS_MAX];
+    for (size_t i = 0; i < n; i++) {
+        runs[i] = prepare(once, &messages[i], &answers[i]);
+        again[i] = !runs[i] && answers[i].verdict == ONCE_RUN;
+    }
+    claim_all(once, runs, n, answers);
+    /* Those that met their own key: perhaps in this very batch, and what that one met is what
+     * these shall meet. */
+    for (size_t i = 0; i < n; i++) {
+        if (again[i])
+            (void)once_begin(once, &messages[i], &runs[i], &answers[i]);
+    }
+}
+
 void once_begin_all(struct once *once, const struct once_message *messages, size_t n,
                     struct once_run **runs, struct once_answer *answers)
 {
     if (!runs || !answers || (!messages && n > 0))
         return;
-    const char *text =
-        once ? "many at once are not for transactions: use once_begin" : "once is required";
-    for (size_t from = 0; from < n; from += ONCE_OPS_MAX) {
+    bool fits = once && !in_transaction(once);
+    for (size_t i = 0; i < n && !fits; i++) {
+        runs[i] = NULL;
+        (void)refuse(&answers[i], once ? ONCE_MISUSE : ONCE_INVALID,
+                     once ? "many at once are not for transactions: use once_begin"
+                          : "once is required");
+    }
+    for (size_t from = 0; from < n && fits; from += ONCE_OPS_MAX) {
         size_t some = n - from < ONCE_OPS_MAX ? n - from : ONCE_OPS_MAX;
-        for (size_t i = from; i < from + some; i++) {
-            runs[i] = NULL;
-            if (!once || in_transaction(once))
-                (void)refuse(&answers[i], ONCE_MISUSE, text);
-            else
-                runs[i] = prepare(once, &messages[i], &answers[i]);
-        }
-        if (once && !in_transaction(once))
-            claim_all(once, runs + from, some, answers + from);
+        begin_some(once, messages + from, some, runs + from, answers + from);
     }
 }
 

@@ -410,7 +410,7 @@ static void of_a_batch_each_message_has_its_own_outcome(void **state)
         assert_int_equal(answers[i].verdict, i == 5 ? ONCE_LATER : i == 17 ? ONCE_RETRY : ONCE_ACK);
     once_begin_all(s.once, m, N, runs, answers);
     for (int i = 0; i < N; i++)
-        assert_int_equal(answers[i].verdict, i == 5 ? ONCE_LATER : i == 17 ? ONCE_RUN : ONCE_ACK);
+        assert_int_equal(answers[i].verdict, i == 17 ? ONCE_RUN : ONCE_ACK);
     once_end_all(runs, results, N, answers);
     assert_int_equal(stats_of(s.once).running, 0);
     once_close(s.once);

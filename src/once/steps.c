@@ -38,10 +38,11 @@ static int check(const struct once_run *run, const char *name, once_step_fn *fn,
     if (!run || !fn || n == 0 || n > ONCE_STEP_MAX)
         return once_fail(why, ONCE_INVALID, "a step needs a run, a function and a name of 1 to %d",
                          ONCE_STEP_MAX);
-    if (run->conn || run->once->with.plain || run->once->with.checker)
+    const struct once_options *o = &run->once->with;
+    if (o->mode != ONCE_LEASE || o->plain || o->checker)
         return once_fail(why, ONCE_MISUSE,
-                         "steps are for ONCE_LEASE and ONCE_TABLE, not in plain form and not with "
-                         "a checker of one's own");
+                         "steps are for ONCE_LEASE, not in plain form and not with a checker of "
+                         "one's own");
     return ONCE_OK;
 }
 
