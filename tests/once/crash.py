@@ -36,6 +36,8 @@ def killed_at_every_step(mode):
         w = worker(mode, group, victims[0].file if victims else None)
         go(w, "k%d" % number, number)
         victims.append(w)
+        if mode == "transaction":
+            w.kill9()   # SQLite has one writer at a time
     for w in victims:
         w.kill9()
     after = worker(mode, group, victims[0].file)
