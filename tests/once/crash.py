@@ -34,7 +34,7 @@ def killed_at_every_step(mode):
     victims = []
     for number, step in enumerate(STEPS):
         w = worker(mode, group, victims[0].file if victims else None)
-        go(w, "k%d" % number, number)
+        go(w, "%s-%d" % (group, number), number)
         victims.append(w)
         if mode == "transaction":
             w.kill9()   # SQLite has one writer at a time
@@ -42,11 +42,11 @@ def killed_at_every_step(mode):
         w.kill9()
     after = worker(mode, group, victims[0].file)
     for number, step in enumerate(STEPS):
-        answer = after.play_until_done("k%d" % number)
+        answer = after.play_until_done("%s-%d" % (group, number))
         tap.equal(answer.cause, "duplicate" if number == 3 else "first", "cause, killed " + step)
         # What no lock can promise: the process died between the effect and the mark.
         unavoidable = 2 if number == 2 and mode != "transaction" else 1
-        tap.equal(after.count("k%d" % number), unavoidable, "effects, killed " + step)
+        tap.equal(after.count("%s-%d" % (group, number)), unavoidable, "effects, killed " + step)
     after.close()
 
 
@@ -60,7 +60,7 @@ def killed_at_any_moment(mode):
     for number in range(RANDOM_KILLS):
         w = worker(mode, group, file)
         file = w.file
-        key = "k%d" % number
+        key = "%s-%d" % (group, number)
         for words in (("begin", key), ("effect", key), ("end", "done")):
             w.say(*words)
         time.sleep(dice.random() ** 3 * 0.02)
@@ -68,8 +68,8 @@ def killed_at_any_moment(mode):
     after = worker(mode, group, file)
     twice = 0
     for number in range(RANDOM_KILLS):
-        after.play_until_done("k%d" % number)
-        effects = after.count("k%d" % number)
+        after.play_until_done("%s-%d" % (group, number))
+        effects = after.count("%s-%d" % (group, number))
         tap.check(effects >= 1, "a message had no effect")
         tap.check(effects == 1 or (effects == 2 and mode != "transaction"), "%d effects" % effects)
         twice += effects == 2
