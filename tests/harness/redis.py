@@ -16,6 +16,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -203,6 +204,13 @@ class Redis:
         if self.child:
             self.child.kill9()
             self.child = None
+
+    def pause(self):
+        """Stops it in its tracks: connections stay, nothing answers."""
+        self.child.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.child.process.send_signal(signal.SIGCONT)
 
     def stop(self):
         """SIGTERM: it writes what it has to, and ends."""
