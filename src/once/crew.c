@@ -24,6 +24,7 @@
 
 #define TRIES_TOGETHER 2  /* after so many an operation is asked alone */
 #define TRIES_MOST     12 /* of one that the store answers with "again" */
+#define KNOCK_TAKES_MS 100
 #define FEW            8
 
 struct ask {
@@ -359,14 +360,17 @@ static void party_lead(struct crew *crew, struct lane *lane, struct party *own)
     while (own->in_row > 0) {
         uint64_t next_ns = crew->gate.next_ns > crew->busy_ns ? crew->gate.next_ns : crew->busy_ns;
         uint64_t now_ns = next_ns ? wait_now_ns() : 0;
-        if (now_ns < next_ns) {
-            uint64_t until_ns = next_ns < own->until_ns ? next_ns : own->until_ns;
-            leave(crew);
-            wait_ns(until_ns > now_ns ? until_ns - now_ns : 0);
-            enter(crew);
-        } else
+        if (now_ns >= next_ns) {
             lane_turn(crew, lane, own);
-        row_expire(crew, own);
+            row_expire(crew, own);
+            continue;
+        }
+        uint64_t until_ns = next_ns < own->until_ns ? next_ns : own->until_ns;
+        leave(crew);
+        wait_ns(until_ns > now_ns ? until_ns - now_ns : 0);
+        enter(crew);
+        if (until_ns < next_ns)
+            row_expire(crew, own);
     }
     lane->taken = false;
 }
@@ -392,32 +396,29 @@ static void party_stay(struct crew *crew, struct party *own)
     }
 }
 
-/* It has been away for so long that waiting is no use: only who may try at the door does. */
-static bool is_hopeless(struct crew *crew, uint64_t now_ns)
+/* How long a caller waits. When the store has been away for that long, it waits for the next knock
+ * at its door and no more: if it is back, that shows. */
+static uint64_t until_when(const struct crew *crew, int wait_ms)
 {
+    uint64_t now_ns = wait_now_ns(), wait = (uint64_t)wait_ms * NS_PER_MS;
     const struct gate *gate = &crew->gate;
-    return gate->since_ns != 0 && now_ns < gate->next_ns &&
-           now_ns - gate->since_ns >= (uint64_t)crew->with.wait_ms * NS_PER_MS;
+    uint64_t once_ns = gate->next_ns + KNOCK_TAKES_MS * NS_PER_MS;
+    bool away = gate->since_ns != 0 && now_ns - gate->since_ns >= wait;
+    return away && once_ns < now_ns + wait ? once_ns : now_ns + wait;
 }
 
 static enum err row_run(struct crew *crew, struct op *const *ops, size_t n, struct ask *asks,
                         int wait_ms, struct fault *why)
 {
-    uint64_t now_ns = wait_now_ns();
-    struct party own = {.left = n, .until_ns = now_ns + (uint64_t)wait_ms * NS_PER_MS};
-    const struct bell *next = NULL;
+    struct party own = {.left = n};
     enter(crew);
-    if (is_hopeless(crew, now_ns)) {
-        own.err = ERR_IO;
-        own.why = crew->last;
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            asks[i] = (struct ask){.op = ops[i], .party = &own};
-            row_add(crew, &asks[i]);
-        }
-        party_stay(crew, &own);
-        next = pass_on(crew);
+    own.until_ns = until_when(crew, wait_ms);
+    for (size_t i = 0; i < n; i++) {
+        asks[i] = (struct ask){.op = ops[i], .party = &own};
+        row_add(crew, &asks[i]);
     }
+    party_stay(crew, &own);
+    const struct bell *next = pass_on(crew);
     leave(crew);
     if (next)
         bell_wake(next);

@@ -2,7 +2,7 @@
  *
  * Four rounds for each third of the expiry. A round renews the claims of which more than a quarter
  * of their time is used up, all that there are in one go; so each is renewed before a third of it
- * is. Sweeps go by the second, as long as there is something to sweep; then by the minute.
+ * is. Sweeps are small and many, as long as there is something to sweep; then by the minute.
  *
  * It tells no handler that its claim is lost: once_run_lost sees that by the clock, also when this
  * thread is kept waiting by a store that does not answer.
@@ -15,8 +15,10 @@
 #define ROUND_LEAST_MS   5
 #define ROUND_MOST_MS    1000
 #define BATCHES_OF_SHARD 8
-#define SWEEP_BUSY_MS    1000
-#define SWEEP_IDLE_MS    60000
+#define SWEEPS_A_SECOND  10 /* small ones, so that nothing waits long behind one */
+#define SWEEP_BUSY_MS    (1000 / SWEEPS_A_SECOND)
+#define SWEEP_LEAST_MS   1000
+#define SWEEP_MOST_MS    60000
 
 static uint64_t round_ms(const struct once *once)
 {
@@ -81,21 +83,29 @@ static void renew(struct once *once)
     free(ops);
 }
 
+/* Nothing was left to sweep: a small part of the time that marks live, later. */
+static uint64_t sweep_idle_ms(const struct once *once)
+{
+    uint64_t ms = (uint64_t)once->with.retention_ms / 64;
+    return ms < SWEEP_LEAST_MS ? SWEEP_LEAST_MS : ms > SWEEP_MOST_MS ? SWEEP_MOST_MS : ms;
+}
+
 static void sweep(struct once *once)
 {
     uint64_t now_ns = clock_ns(once->clock);
     struct keeper *k = &once->keeper;
     if (now_ns < k->sweep_ns || crew_stale(once->crew))
         return;
-    struct op op = {.kind = OP_SWEEP, .name = "", .rows = once->with.sweep_rows};
+    int rows = once->with.sweep_rows / SWEEPS_A_SECOND + 1;
+    struct op op = {.kind = OP_SWEEP, .name = "", .rows = rows};
     op.retention_ms = once->with.retention_ms;
     struct op *row[] = {&op};
     struct fault why = {0};
     enum err err = store_ask(once, row, 1, once->with.wait_ms, NULL, &why);
-    bool more = err == OK && op.outcome == OUT_OK && op.rows >= once->with.sweep_rows;
+    bool more = err == OK && op.outcome == OUT_OK && op.rows >= rows;
     if (err == OK && op.outcome == OUT_OK && op.rows > 0)
         tally_add(&once->tally, TALLY_SWEPT, (uint64_t)op.rows);
-    k->sweep_ns = now_ns + (more ? SWEEP_BUSY_MS : SWEEP_IDLE_MS) * NS_PER_MS;
+    k->sweep_ns = now_ns + (more ? SWEEP_BUSY_MS : sweep_idle_ms(once)) * NS_PER_MS;
 }
 
 void keeper_turn(struct once *once)
@@ -105,14 +115,21 @@ void keeper_turn(struct once *once)
     sweep(once);
 }
 
+/* Until the next round, or the next sweep. */
+static uint64_t pause_ms(const struct once *once)
+{
+    uint64_t ms = round_ms(once), now_ns = clock_ns(once->clock), next_ns = once->keeper.sweep_ns;
+    uint64_t sweep_ms = next_ns > now_ns ? (next_ns - now_ns) / NS_PER_MS + 1 : 1;
+    return sweep_ms < ms ? sweep_ms : ms;
+}
+
 static void *keeper_main(void *arg)
 {
     struct once *once = arg;
     struct keeper *k = &once->keeper;
-    uint64_t pause_ns = round_ms(once) * NS_PER_MS;
     invariant(pthread_mutex_lock(&k->key) == 0);
     while (!k->stop) {
-        uint64_t until_ns = wait_now_ns() + pause_ns;
+        uint64_t until_ns = wait_now_ns() + pause_ms(once) * NS_PER_MS;
         struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
         (void)pthread_cond_timedwait(&k->news, &k->key, &until);
         if (k->stop)
@@ -134,7 +151,7 @@ enum err keeper_start(struct once *once, struct fault *why)
     invariant(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0);
     invariant(pthread_cond_init(&k->news, &attr) == 0);
     (void)pthread_condattr_destroy(&attr);
-    k->sweep_ns = clock_ns(once->clock) + SWEEP_BUSY_MS * NS_PER_MS;
+    k->sweep_ns = clock_ns(once->clock) + SWEEP_LEAST_MS * NS_PER_MS;
     k->started = pthread_create(&k->thread, NULL, keeper_main, once) == 0;
     return k->started ? OK : fault_set(why, ERR_NO_MEMORY, "no thread can be started");
 }

@@ -128,6 +128,8 @@ int once_open_with(const struct once_options *options, const struct once_parts *
     bad = find_driver(once, parts, why);
     bad = bad ? bad : compile(once, why);
     bad = bad ? bad : reach(once, why);
+    if (!bad && once->pool)
+        bad = outbox_init(once, why);
     struct fault fault = {0};
     if (!bad && !parts->no_keeper && keeper_start(once, &fault) != OK)
         bad = once_fail(why, ONCE_NO_MEMORY, "%s", fault.text);

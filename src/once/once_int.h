@@ -216,12 +216,19 @@ void keeper_turn(struct once *once);
 
 /* ---- the whole ---- */
 
+/* The outbox's statements, which must live as long as the connections do. */
+struct outbox_sql {
+    char table[256], insert[320], select[340], remove[320];
+};
+must_check int outbox_init(struct once *once, struct once_error *why);
+
 struct once {
     const struct once_driver *driver;
     struct store *store;
     struct clock *clock; /* of claims */
     struct crew *crew;
     struct pool *pool; /* ONCE_TRANSACTION, ONCE_OFFSET */
+    struct outbox_sql outbox;
     struct key *key;
     struct once_options with; /* defaults filled in, texts our own */
     bool renews;

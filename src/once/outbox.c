@@ -14,7 +14,6 @@
 #define SOME           32 /* rows that are read and deleted together */
 #define SENDER_MS      30000
 #define SENDER_KEEP_MS 60000
-#define NAME_MAX_      400
 
 void hex_of(const uint8_t *at, size_t n, char *out)
 {
@@ -26,14 +25,19 @@ void hex_of(const uint8_t *at, size_t n, char *out)
     out[2 * n] = 0;
 }
 
-/* The table's name, quoted. */
-static int table_of(const struct once *once, char *out, struct once_error *why)
+int outbox_init(struct once *once, struct once_error *why)
 {
+    struct outbox_sql *sql = &once->outbox;
     char name[64];
     (void)snprintf(name, sizeof name, "%s_outbox", once->with.table);
-    if (once->driver->quote(name, out, NAME_MAX_) == OK)
-        return ONCE_OK;
-    return once_fail(why, ONCE_INVALID, "the name of the outbox's table is refused");
+    if (once->driver->quote(name, sql->table, sizeof sql->table) != OK)
+        return once_fail(why, ONCE_INVALID, "the name of the outbox's table is refused");
+    (void)snprintf(sql->insert, sizeof sql->insert, "INSERT INTO %s (id, message) VALUES (?, ?)",
+                   sql->table);
+    (void)snprintf(sql->select, sizeof sql->select,
+                   "SELECT number, id, message FROM %s ORDER BY number LIMIT ?", sql->table);
+    (void)snprintf(sql->remove, sizeof sql->remove, "DELETE FROM %s WHERE number = ?", sql->table);
+    return ONCE_OK;
 }
 
 int once_outbox_add(struct once_run *run, const struct once_message *message,
@@ -44,10 +48,6 @@ int once_outbox_add(struct once_run *run, const struct once_message *message,
     if (!run->conn)
         return once_fail(why, ONCE_MISUSE,
                          "the outbox needs a transaction: ONCE_TRANSACTION or ONCE_OFFSET");
-    char table[NAME_MAX_], sql[NAME_MAX_ + 80];
-    int bad = table_of(run->once, table, why);
-    if (bad)
-        return bad;
     cleanup(buf_clear) struct buf bytes = buf_upto(OUTBOX_MESSAGE_MAX);
     outbox_encode(message, &bytes);
     if (bytes.err != OK)
@@ -57,11 +57,10 @@ int once_outbox_add(struct once_run *run, const struct once_message *message,
     uint8_t number[4], id[ONCE_ID_SIZE];
     store_u32(number, run->outbox);
     key_id(bytes_of(run->op.id, ONCE_ID_SIZE), bytes_of(number, sizeof number), id);
-    (void)snprintf(sql, sizeof sql, "INSERT INTO %s (id, message) VALUES (?, ?)", table);
-    struct sql_call insert = {.text = sql, .once = true, .n_params = 2};
+    struct sql_call insert = {.text = run->once->outbox.insert, .n_params = 2};
     insert.params[0] = (struct sql_value){.type = SQL_BLOB, .bytes = bytes_of(id, sizeof id)};
     insert.params[1] = (struct sql_value){.type = SQL_BLOB, .bytes = buf_bytes(&bytes)};
-    bad = transaction_call(run, &insert, why);
+    int bad = transaction_call(run, &insert, why);
     if (!bad)
         run->outbox++;
     return bad;
@@ -129,14 +128,12 @@ static enum err run_calls(struct once *once, struct sql_call *calls, size_t n, s
     return err;
 }
 
-static enum err read_some(struct sender *s, const char *table, size_t most, struct fault *why)
+static enum err read_some(struct sender *s, size_t most, struct fault *why)
 {
-    char sql[NAME_MAX_ + 80];
-    (void)snprintf(sql, sizeof sql, "SELECT number, id, message FROM %s ORDER BY number LIMIT ?",
-                   table);
     s->max = most < SOME ? most : SOME;
     s->err = OK;
-    struct sql_call select = {.text = sql, .once = true, .n_params = 1, .row = keep_row, .user = s};
+    struct sql_call select = {
+        .text = s->once->outbox.select, .n_params = 1, .row = keep_row, .user = s};
     select.params[0] = (struct sql_value){.type = SQL_INT, .number = (int64_t)s->max};
     enum err err = run_calls(s->once, &select, 1, why);
     if (err == OK && s->err != OK)
@@ -144,16 +141,14 @@ static enum err read_some(struct sender *s, const char *table, size_t most, stru
     return err;
 }
 
-static enum err delete_sent(struct sender *s, const char *table, struct fault *why)
+static enum err delete_sent(struct sender *s, struct fault *why)
 {
-    char sql[NAME_MAX_ + 80];
-    (void)snprintf(sql, sizeof sql, "DELETE FROM %s WHERE number = ?", table);
     struct sql_call calls[SOME];
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
         if (!s->some[i].sent)
             continue;
-        calls[n] = (struct sql_call){.text = sql, .once = true, .n_params = 1};
+        calls[n] = (struct sql_call){.text = s->once->outbox.remove, .n_params = 1};
         calls[n++].params[0] = (struct sql_value){.type = SQL_INT, .number = s->some[i].number};
     }
     return n > 0 ? run_calls(s->once, calls, n, why) : OK;
@@ -216,18 +211,18 @@ static enum err send_some(struct sender *s, send_fn *send, void *user, size_t *s
     return err;
 }
 
-static enum err send_all(struct sender *s, const char *table, size_t max, send_fn *send, void *user,
-                         size_t *sent, struct fault *why)
+static enum err send_all(struct sender *s, size_t max, send_fn *send, void *user, size_t *sent,
+                         struct fault *why)
 {
     enum err err = OK;
     bool more = true;
     while (more && err == OK && *sent < max) {
-        err = read_some(s, table, max - *sent, why);
+        err = read_some(s, max - *sent, why);
         size_t before = *sent;
         if (err == OK)
             err = send_some(s, send, user, sent, why);
         struct fault later = {0};
-        enum err deleted = delete_sent(s, table, &later);
+        enum err deleted = delete_sent(s, &later);
         if (err == OK && deleted != OK) {
             err = deleted;
             if (why)
@@ -250,10 +245,6 @@ int once_outbox_send(struct once *once, size_t max, send_fn *send, void *user, s
     if (!once->pool)
         return once_fail(why, ONCE_MISUSE,
                          "the outbox is of ONCE_TRANSACTION and ONCE_OFFSET only");
-    char table[NAME_MAX_];
-    int bad = table_of(once, table, why);
-    if (bad)
-        return bad;
     cleanup(free_at) struct sender *s = calloc(1, sizeof *s);
     if (!s)
         return once_fail(why, ONCE_NO_MEMORY, "out of memory");
@@ -265,11 +256,11 @@ int once_outbox_send(struct once *once, size_t max, send_fn *send, void *user, s
                            .retention_ms = SENDER_KEEP_MS,
                            .forget = true,
                            .takeover = once->with.takeover};
-    key_id(BYTES("outbox"), bytes_str(table), s->claim.id);
+    key_id(BYTES("outbox"), bytes_str(once->outbox.table), s->claim.id);
     struct fault fault = {0}, ignored;
     enum err err = claim_do(s, OP_CLAIM, &fault);
     if (err == OK) {
-        err = send_all(s, table, max, send, user, sent, &fault);
+        err = send_all(s, max, send, user, sent, &fault);
         (void)claim_do(s, OP_RELEASE, &ignored); /* else it ends by itself */
     }
     return err == OK ? ONCE_OK : once_fail_store(why, err, &fault);

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define POOL_IDLE    5
-#define POOL_REST_MS 1000
+#define POOL_IDLE      5
+#define POOL_REST_MS   1000
+#define KNOCK_TAKES_MS 100
 
 struct pool {
     const struct once_driver *driver;
@@ -102,14 +103,33 @@ static struct conn *take_idle(struct pool *pool)
     return NULL;
 }
 
-/* With the key. */
-static enum err connect_new(struct pool *pool, struct conn **out, struct fault *why)
+/* With the key. While the store is away one knocks at a time, and everybody waits for one knock. */
+static enum err wait_for_gate(struct pool *pool, uint64_t until_ns, struct fault *why)
 {
-    if (pool->gate.since_ns != 0 && wait_now_ns() < pool->gate.next_ns) {
+    uint64_t now_ns = wait_now_ns(), next_ns = pool->gate.next_ns;
+    if (now_ns < next_ns) {
+        leave(pool);
+        wait_ns((next_ns < until_ns ? next_ns : until_ns) - now_ns);
+        enter(pool);
+        now_ns = wait_now_ns();
+    }
+    if (pool->gate.since_ns == 0)
+        return OK;
+    if (now_ns < pool->gate.next_ns) {
         if (why)
             *why = pool->last;
         return ERR_IO;
     }
+    pool->gate.next_ns = now_ns + KNOCK_TAKES_MS * NS_PER_MS;
+    return OK;
+}
+
+/* With the key. */
+static enum err connect_new(struct pool *pool, uint64_t until_ns, struct conn **out,
+                            struct fault *why)
+{
+    if (pool->gate.since_ns != 0 && wait_for_gate(pool, until_ns, why) != OK)
+        return ERR_IO;
     pool->n++;
     struct fault fault = {0};
     leave(pool);
@@ -141,7 +161,7 @@ enum err pool_take(struct pool *pool, int wait_ms, struct conn **out, struct fau
         /* While an idle one was looked at, others may have taken what was free. */
     } while (err == OK && !conn && pool->n >= pool->max);
     if (err == OK && !conn)
-        err = connect_new(pool, &conn, why);
+        err = connect_new(pool, until_ns, &conn, why);
     leave(pool);
     if (err == OK)
         *out = conn;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define KNOCK_FIRST_MS 50
-#define KNOCK_MOST_MS  2000
+#define KNOCK_MOST_MS  500
 
 uint64_t wait_now_ns(void)
 {
