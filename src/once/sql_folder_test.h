@@ -36,6 +36,8 @@ static int folder_remove(void **state)
 static void rig_settings(struct rig *rig)
 {
     rig->engine = &sql_engine_sqlite;
+    rig->plain_create = "CREATE TABLE {plain} (id INTEGER PRIMARY KEY, k VARCHAR(100) NOT NULL "
+                        "UNIQUE, update_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)";
     (void)snprintf(rig->url, sizeof rig->url, "sqlite:%s/%d.db", folder, folder_files++);
     (void)snprintf(rig->table, sizeof rig->table, "once");
 }

@@ -39,6 +39,7 @@ static enum sql_name decide_plain(struct slot *slot)
 {
     struct op *op = slot->op;
     op->left_ms = op->fence = 0;
+    op->state = ONCE_ABSENT;
     switch (op->kind) {
     case OP_CLAIM:
         op->outcome = slot->found ? OUT_DONE : OUT_OK;

@@ -19,6 +19,7 @@ struct rig {
     const struct sql_engine *engine;
     struct store_settings settings;
     char url[512], table[49];
+    const char *plain_create; /* a table {plain} as other programs make it */
     struct store *store;
     struct conn *conn, *other; /* two connections, as of two processes */
 };
@@ -27,7 +28,7 @@ static inline void rig_log(void *user, int level, const char *line)
 {
 }
 
-/* The program's own. */
+/* The program's own: engine, url, table, plain_create. */
 static void rig_settings(struct rig *rig);
 
 static inline void rig_connect(struct rig *rig)
