@@ -55,9 +55,20 @@ struct sql_conn {
 
 /* ---- errors ---- */
 
-static enum err kind_of(const struct sql_conn *c, int rc)
+/* What the system said. A commit that could not write its WAL leaves that with the file alone. */
+static int os_of(const struct sql_conn *c)
 {
     int os = sqlite3_system_errno(c->db);
+    sqlite3_file *wal = NULL;
+    if (os == 0)
+        (void)sqlite3_file_control(c->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+    if (wal && wal->pMethods)
+        (void)wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &os);
+    return os;
+}
+
+static enum err kind_of(const struct sql_conn *c, int rc, int os)
+{
     switch (rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -113,9 +124,9 @@ static const char *hint_of(enum err err)
 
 static enum err fail(struct sql_conn *c, int rc, struct fault *why)
 {
-    enum err err = kind_of(c, rc);
-    int os = sqlite3_system_errno(c->db);
     bool system = (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_IOERR;
+    int os = system ? os_of(c) : 0;
+    enum err err = kind_of(c, rc, os);
     return fault_set(why, err, "sqlite:%s: %s%s%s%s", c->path, sqlite3_errmsg(c->db),
                      system && os ? ": " : "", system && os ? strerror(os) : "", hint_of(err));
 }
