@@ -6,8 +6,10 @@
 #define ONCE_SQL_FOLDER_TEST_H
 
 #include "once/sql_rig_test.h"
+#include "once/sqlite_disk_test.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 static char folder[256];
@@ -15,6 +17,7 @@ static int folder_files;
 
 static int folder_make(void **state)
 {
+    disk_put_between();
     const char *where = getenv("TMPDIR");
     (void)snprintf(folder, sizeof folder, "%s/oncemq-sql-XXXXXX", where ? where : "/tmp");
     return mkdtemp(folder) ? 0 : -1;
@@ -32,6 +35,11 @@ static int folder_remove(void **state)
     return rmdir(folder);
 }
 
+static inline const char *rig_path(const struct rig *rig)
+{
+    return rig->url + sizeof "sqlite:" - 1;
+}
+
 /* A fresh file for each store. */
 static void rig_settings(struct rig *rig)
 {
@@ -40,11 +48,8 @@ static void rig_settings(struct rig *rig)
                         "UNIQUE, update_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)";
     (void)snprintf(rig->url, sizeof rig->url, "sqlite:%s/%d.db", folder, folder_files++);
     (void)snprintf(rig->table, sizeof rig->table, "once");
-}
-
-static inline const char *rig_path(const struct rig *rig)
-{
-    return rig->url + sizeof "sqlite:" - 1;
+    /* There, and empty: for a file that it makes itself the engine syncs the folder. */
+    (void)close(open(rig_path(rig), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
 }
 
 #endif

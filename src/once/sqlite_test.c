@@ -330,6 +330,7 @@ static void processes_that_begin_at_once_share_the_keys(void **state)
     rig_settings(&rig);
     rig.settings.url = rig.url;
     rig.settings.table = rig.table;
+    (void)unlink(rig_path(&rig));
     int begin[2], end[2];
     assert_int_equal(pipe(begin) | pipe(end), 0);
     pid_t pids[PROCESSES];

@@ -1,0 +1,248 @@
+/* SQLite stores on a disk that fails, and in processes that are killed, at every point of a commit:
+ * a batch happens whole or not at all, and what was answered is there. */
+#include "once/sql_folder_test.h"
+
+#include <sys/wait.h>
+
+enum { BATCH = 8 };
+
+/* A file with something in it: every second key is another's, or ours to finish. */
+static void prepare(struct rig *rig)
+{
+    rig_open(rig);
+    for (int i = 0; i < BATCH; i += 2)
+        assert_int_equal(ask(rig->conn, OP_CLAIM, i, 10), OUT_OK);
+    (void)rig_exec(rig, "CREATE TABLE {plain} (n INTEGER)");
+}
+
+/* Claims of the odd keys, and the ends of the even ones. */
+static enum err run_batch(struct conn *conn, enum op_outcome *outcomes, struct fault *why)
+{
+    struct op ops[BATCH], *list[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        ops[i] = op_of(i % 2 ? OP_CLAIM : OP_FINISH, i, 10);
+        list[i] = &ops[i];
+    }
+    enum err err = sql_run(conn, list, BATCH, why);
+    for (int i = 0; i < BATCH; i++)
+        outcomes[i] = ops[i].outcome;
+    return err;
+}
+
+/* How many of the batch's changes are there. */
+static int changes(struct conn *conn)
+{
+    int n = 0;
+    for (int i = 0; i < BATCH; i++)
+        n += state_of(conn, i) == (i % 2 ? ONCE_CONSUMING : ONCE_CONSUMED);
+    return n;
+}
+
+static void assert_sound(struct rig *rig, bool answered)
+{
+    int n = changes(rig->conn);
+    assert_true(n == BATCH || (n == 0 && !answered));
+    enum op_outcome outcomes[BATCH];
+    assert_int_equal(run_batch(rig->conn, outcomes, NULL), OK); /* it may be repeated */
+    for (int i = 0; i < BATCH; i++)
+        assert_int_equal(outcomes[i], OUT_OK);
+    assert_int_equal(changes(rig->conn), BATCH);
+}
+
+/* The n-th write fails, for n = 0, 1, 2 … until none does. */
+static void a_failing_disk_changes_all_or_nothing(void **state)
+{
+    static const enum disk_fault faults[] = {DISK_FAILS, DISK_FULL, DISK_TEARS};
+    for (size_t f = 0; f < sizeof faults / sizeof faults[0]; f++) {
+        int points = 0;
+        for (long n = 0;; n++) {
+            struct rig rig;
+            struct fault why = {0};
+            enum op_outcome outcomes[BATCH];
+            prepare(&rig);
+            disk.fault = faults[f];
+            disk.happened = false;
+            disk.left = n;
+            enum err err = run_batch(rig.conn, outcomes, &why);
+            disk.left = -1;
+            if (!disk.happened) {
+                assert_int_equal(err, OK);
+                rig_disconnect(&rig);
+                break;
+            }
+            points++;
+            assert_true(err == ERR_IO || err == ERR_DISK_FULL);
+            assert_int_not_equal(strlen(why.text), 0);
+            for (int i = 0; i < BATCH; i++)
+                assert_int_equal(outcomes[i], OUT_NONE);
+            assert_sound(&rig, false); /* on this very connection */
+            rig_disconnect(&rig);
+            rig_connect(&rig);
+            assert_sound(&rig, true);
+            rig_disconnect(&rig);
+        }
+        assert_true(points >= 3);
+    }
+}
+
+/* Runs `work` in a child that is killed at its n-th write. Returns whether it was; `*answered`:
+ * whether it had said it was done. */
+static bool killed_at(struct rig *rig, long n, bool (*work)(struct rig *), bool *answered)
+{
+    int said[2];
+    assert_int_equal(pipe(said), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        rig_connect(rig);
+        disk.fault = DISK_KILLS;
+        disk.left = n;
+        bool good = work(rig);
+        disk.left = -1;
+        (void)!write(said[1], good ? "y" : "n", 1);
+        _exit(0);
+    }
+    (void)close(said[1]);
+    char byte = 0;
+    *answered = read(said[0], &byte, 1) == 1;
+    (void)close(said[0]);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(!*answered || byte == 'y');
+    return WIFSIGNALED(status);
+}
+
+static bool work_batch(struct rig *rig)
+{
+    enum op_outcome outcomes[BATCH];
+    return run_batch(rig->conn, outcomes, NULL) == OK && outcomes[0] == OUT_OK;
+}
+
+static void a_process_killed_in_a_batch_leaves_all_or_nothing(void **state)
+{
+    for (long n = 0;; n++) {
+        struct rig rig;
+        bool answered;
+        prepare(&rig);
+        rig_disconnect(&rig);
+        bool killed = killed_at(&rig, n, work_batch, &answered);
+        assert_int_equal(killed, !answered);
+        rig_connect(&rig);
+        assert_sound(&rig, answered);
+        rig_disconnect(&rig);
+        if (!killed) {
+            assert_true(n >= 3);
+            break;
+        }
+    }
+}
+
+static bool work_transaction(struct rig *rig)
+{
+    struct op op = op_of(OP_FINISH, 100, 10);
+    if (sql_begin(rig->conn, &op, NULL) || op.outcome != OUT_OK)
+        return false;
+    (void)rig_exec(rig, "INSERT INTO {plain} (n) VALUES (1)");
+    return sql_commit(rig->conn, NULL) == OK;
+}
+
+/* The effect is there if and only if the mark is, and the message that comes again runs if and only
+ * if it is not. */
+static void a_process_killed_in_a_transaction_has_its_effect_once(void **state)
+{
+    for (long n = 0;; n++) {
+        struct rig rig;
+        bool answered;
+        prepare(&rig);
+        rig_disconnect(&rig);
+        bool killed = killed_at(&rig, n, work_transaction, &answered);
+        rig_connect(&rig);
+        int64_t effects = rig_number(&rig, "SELECT COUNT(*) FROM {plain}");
+        assert_int_equal(effects, state_of(rig.conn, 100) == ONCE_CONSUMED);
+        assert_true(effects == 1 || !answered);
+        struct op op = op_of(OP_FINISH, 100, 20);
+        assert_int_equal(sql_begin(rig.conn, &op, NULL), OK);
+        assert_int_equal(op.outcome, effects ? OUT_DONE : OUT_OK);
+        if (op.outcome == OUT_OK) {
+            (void)rig_exec(&rig, "INSERT INTO {plain} (n) VALUES (1)");
+            assert_int_equal(sql_commit(rig.conn, NULL), OK);
+        }
+        assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {plain}"), 1);
+        rig_disconnect(&rig);
+        if (!killed) {
+            assert_true(n >= 3);
+            break;
+        }
+    }
+}
+
+static bool work_open(struct rig *rig)
+{
+    return ask(rig->conn, OP_CLAIM, 1, 10) == OUT_OK;
+}
+
+/* Killed while the tables are made: whoever comes next makes them, and knows the birth. */
+static void a_process_killed_while_it_creates_leaves_a_store_that_opens(void **state)
+{
+    for (long n = 0;; n++) {
+        struct rig rig = {.settings = {.create = true, .wait_ms = 200, .log = rig_log}};
+        rig_settings(&rig);
+        rig.settings.url = rig.url;
+        rig.settings.table = rig.table;
+        pid_t pid = fork();
+        if (pid == 0) {
+            disk.fault = DISK_KILLS;
+            disk.left = n;
+            rig_connect(&rig);
+            (void)work_open(&rig);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        rig_connect(&rig);
+        assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {birth}"), 1);
+        assert_int_not_equal(ask(rig.conn, OP_CLAIM, 1, 10), OUT_NONE);
+        rig_disconnect(&rig);
+        if (!WIFSIGNALED(status)) {
+            assert_int_equal(status, 0);
+            assert_true(n >= 8);
+            break;
+        }
+    }
+}
+
+/* What is shared by all of a batch is the sync: one, however many there are. */
+static void a_batch_costs_one_sync(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    static struct op ops[64];
+    struct op *list[64];
+    assert_int_equal(ask(rig.conn, OP_CLAIM, 1000, 10), OUT_OK); /* the WAL has begun */
+    for (int i = 0; i < 64; i++) {
+        ops[i] = op_of(OP_CLAIM, i, 10);
+        list[i] = &ops[i];
+    }
+    disk.syncs = 0;
+    assert_int_equal(sql_run(rig.conn, list, 64, NULL), OK);
+    assert_int_equal(disk.syncs, 1);
+    for (int i = 0; i < 64; i++)
+        ops[i].kind = OP_LOOK;
+    assert_int_equal(sql_run(rig.conn, list, 64, NULL), OK);
+    assert_int_equal(disk.syncs, 1);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(ask(rig.conn, OP_FINISH, i, 10), OUT_OK);
+    assert_int_equal(disk.syncs, 11); /* one after the other: each is on the disk */
+    rig_disconnect(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failing_disk_changes_all_or_nothing),
+        cmocka_unit_test(a_process_killed_in_a_batch_leaves_all_or_nothing),
+        cmocka_unit_test(a_process_killed_in_a_transaction_has_its_effect_once),
+        cmocka_unit_test(a_process_killed_while_it_creates_leaves_a_store_that_opens),
+        cmocka_unit_test(a_batch_costs_one_sync),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
