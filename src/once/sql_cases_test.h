@@ -203,6 +203,10 @@ static void a_step_is_recorded_once_and_outlives_a_crash(void **state)
     assert_false(step_is(rig.other, 1, "Lock", "first"));
     assert_false(step_is(rig.other, 2, "lock", "first"));
 
+    const char *outlives = "SELECT keep_ms - until_ms FROM {claims}";
+    assert_int_equal(rig_number(&rig, outlives), 2 * FAR_MS);
+    assert_int_equal(ask(rig.conn, OP_RENEW, 1, 10), OUT_OK);
+    assert_int_equal(rig_number(&rig, outlives), 2 * FAR_MS);
     time_passes(&rig); /* its process is dead; a sweep comes before the message does */
     struct op sweep = {.kind = OP_SWEEP, .rows = 100};
     assert_int_equal(do_op(rig.conn, &sweep), OUT_OK);

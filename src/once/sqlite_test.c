@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -365,13 +366,14 @@ static void processes_that_begin_at_once_share_the_keys(void **state)
     (void)close(end[1]);
 }
 
-/* A child that claims and then waits to be killed. */
+/* A child that claims and then waits to be killed, by its parent's end if need be. */
 static pid_t claim_in_child(struct rig *rig, uint32_t instance, bool takeover)
 {
     int ready[2];
     assert_int_equal(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         rig->settings.takeover = takeover;
         rig_connect(rig);
         struct op op = op_of(OP_CLAIM, (int)instance, (uint64_t)instance << 32 | 1);
