@@ -85,6 +85,25 @@ static void a_plain_key_that_the_table_refuses_is_refused_alone(void **state)
     rig_disconnect(&rig);
 }
 
+/* What is one key is for the column to say; whatever it says, nothing is lost and nothing refused.
+ */
+static void plain_keys_are_equal_where_the_column_says_so(void **state)
+{
+    struct rig rig;
+    plain_open(&rig);
+    struct op ops[] = {plain_op(OP_CLAIM, "Order-a"), plain_op(OP_CLAIM, "order-A")};
+    struct op *list[] = {&ops[0], &ops[1]};
+    assert_int_equal(sql_run(rig.conn, list, 2, NULL), OK);
+    int ours = 0, done = 0;
+    for (int i = 0; i < 2; i++) {
+        ours += ops[i].outcome == OUT_OK;
+        done += ops[i].outcome == OUT_DONE;
+    }
+    assert_int_equal(ours + done, 2);
+    assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {plain}"), ours);
+    rig_disconnect(&rig);
+}
+
 static void long_plain_keys_never_fall_together(void **state)
 {
     struct rig rig;
@@ -116,6 +135,7 @@ static void a_plain_table_that_is_not_there_is_told(void **state)
     cmocka_unit_test(a_plain_key_is_there_or_it_is_not),                                           \
         cmocka_unit_test(rows_of_other_programs_count),                                            \
         cmocka_unit_test(a_plain_key_that_the_table_refuses_is_refused_alone),                     \
+        cmocka_unit_test(plain_keys_are_equal_where_the_column_says_so),                           \
         test_of_row("H-16", long_plain_keys_never_fall_together),                                  \
         cmocka_unit_test(a_plain_table_that_is_not_there_is_told)
 
