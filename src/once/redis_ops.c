@@ -342,7 +342,7 @@ static enum err hear(struct conn *conn, const redisReply *reply, struct op *op, 
 static void forget_outcome(struct op *op)
 {
     if (op->kind == OP_STEP_GET && op->outcome == OUT_OK) {
-        free((void *)(uintptr_t)op->result.at);
+        free((void *)op->result.at);
         op->result = (struct bytes){0};
     }
     op->outcome = OUT_NONE;

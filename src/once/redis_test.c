@@ -223,13 +223,13 @@ static void steps_keep_64_kib_with_zeros_until_the_message_is_done(void **state)
     assert_int_equal(test_as(s->b, &next, OP_STEP_GET), OUT_OK);
     assert_int_equal(next.result.len, ONCE_RESULT_MAX);
     assert_memory_equal(next.result.at, big, ONCE_RESULT_MAX);
-    free((void *)(uintptr_t)next.result.at);
+    free((void *)next.result.at);
     next.step = BYTES("empty");
     next.result = (struct bytes){0};
     assert_int_equal(test_as(s->b, &next, OP_STEP_PUT), OUT_OK);
     assert_int_equal(test_as(s->b, &next, OP_STEP_GET), OUT_OK);
     assert_int_equal(next.result.len, 0);
-    free((void *)(uintptr_t)next.result.at);
+    free((void *)next.result.at);
     next.result = (struct bytes){0};
 
     char key[128];

@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.parse
 import zipfile
 
 from . import process
@@ -143,16 +144,18 @@ class Redis:
         self.name, self.password = name, password
         self.port = process.free_ports(1)[0]
         self.root = process.temp_folder()
+        self.folder = os.path.join(self.root, "data")
+        os.mkdir(self.folder)
         self.log = os.path.join(self.root, "%s.log" % name)
-        self.settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.root, "logfile": self.log,
-                         "daemonize": "no", "appendonly": "yes", "save": '""', "unixsocket": self.socket_path}
+        self.settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "logfile": self.log,
+                         "daemonize": "no", "appendonly": "yes", "save": '""', "unixsocket": self.socket_path,
+                         "repl-diskless-sync-delay": 0}
         if password:
-            self.settings["requirepass"] = password
+            self.settings["requirepass"] = '"%s"' % password
         if replica_of:
             self.settings["replicaof"] = "127.0.0.1 %d" % replica_of.port
-            self.settings["repl-diskless-sync-delay"] = 0
             if replica_of.password:
-                self.settings["masterauth"] = replica_of.password
+                self.settings["masterauth"] = '"%s"' % replica_of.password
         self.settings.update(settings or {})
         self.users = users or {}
         self.child = None
@@ -164,7 +167,7 @@ class Redis:
 
     @property
     def url(self):
-        return "redis://%s127.0.0.1:%d" % (":%s@" % self.password if self.password else "", self.port)
+        return "redis://%s127.0.0.1:%d" % (":%s@" % urllib.parse.quote(self.password, safe="") if self.password else "", self.port)
 
     def start(self):
         """Run it, and return as soon as it has read its data and answers."""
