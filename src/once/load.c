@@ -15,6 +15,7 @@ static const struct {
     {"memory:", "memory", ""},
     {"sqlite:", "sqlite", "libsqlite3"},
     {"redis:", "redis", "libhiredis"},
+    {"redis+unix:", "redis", "libhiredis"},
     {"postgresql:", "postgresql", "libpq"},
     {"postgres:", "postgresql", "libpq"},
     {"mysql:", "mariadb", "libmariadb"},
