@@ -3,7 +3,7 @@
 
 #define IDS    4
 #define TOKENS 3
-#define TURNS  12000
+#define TURNS  8000
 #define FINER  999 /* microseconds of the script's clock that decide() does not see */
 
 static int64_t to_i64(const redisReply *reply)

@@ -1,7 +1,7 @@
 """A real redis-server on a free port of loopback, with its data in a temporary folder.
 
     with Redis() as server:
-        server.ask("SET", "a", "1")         # raises Refused for an error answer
+        server.command("SET", "a", "1")     # raises Refused for an error answer
         server.kill9(); server.start()      # the same folder, the same port
 
 The program is the one named by the environment variable REDIS_SERVER, or redis-server on PATH. `program("6.2")` and
@@ -136,20 +136,36 @@ class Client:
         self.close()
 
 
+def _port_of_node():
+    """A node of a cluster also listens on the port that is 10,000 higher, which must not be one of outgoing connections."""
+    for port in range(12000 + os.getpid() % 7000, 20000):
+        with socket.socket() as low, socket.socket() as high:
+            try:
+                low.bind(("127.0.0.1", port))
+                high.bind(("127.0.0.1", port + 10000))
+                return port
+            except OSError:
+                pass
+    raise process.Failed("no two ports that are 10,000 apart are free")
+
+
 class Redis:
-    """`settings` are lines of redis.conf: {"maxmemory": "2mb"}. `users` are rules of ACL: {"ann": "on >secret ~* +@all"}."""
+    """What was answered is on the disk, unless `settings` say otherwise: with appendfsync everysec, Redis answers before it
+    has written its log whenever a sync takes long, and a kill loses that.
+
+    `settings` are lines of redis.conf: {"maxmemory": "2mb"}. `users` are rules of ACL: {"ann": "on >secret ~* +@all"}."""
 
     def __init__(self, release=None, password=None, users=None, replica_of=None, settings=None, name="redis"):
         self.binary = program(release)
         self.name, self.password = name, password
-        self.port = process.free_ports(1)[0]
+        self.port = _port_of_node() if "cluster-enabled" in (settings or {}) else process.free_ports(1)[0]
         self.root = process.temp_folder()
         self.folder = os.path.join(self.root, "data")
         os.mkdir(self.folder)
         self.log = os.path.join(self.root, "%s.log" % name)
         self.settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "logfile": self.log,
-                         "daemonize": "no", "appendonly": "yes", "save": '""', "unixsocket": self.socket_path,
-                         "repl-diskless-sync-delay": 0}
+                         "daemonize": "no", "appendonly": "yes", "appendfsync": "always", "save": '""',
+                         "unixsocket": self.socket_path, "repl-diskless-sync-delay": 0}
         if password:
             self.settings["requirepass"] = '"%s"' % password
         if replica_of:
@@ -189,7 +205,7 @@ class Redis:
         if self.child.exit_code is not None:
             raise process.Failed("%s ended with status %s" % (self.name, self.child.exit_code))
         try:
-            return self.ask("PING") == "PONG"
+            return self.command("PING") == "PONG"
         except (OSError, Refused):
             return False
 
@@ -199,9 +215,16 @@ class Redis:
             client.ask("AUTH", self.password)
         return client
 
-    def ask(self, *args):
+    def command(self, *args):
         with self.client() as client:
             return client.ask(*args)
+
+    def pause(self):
+        """Leave it there, but silent."""
+        self.child.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.child.process.send_signal(signal.SIGCONT)
 
     def kill9(self):
         if self.child:

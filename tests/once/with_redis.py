@@ -17,12 +17,12 @@ def main():
     release = args[1] if args[0] == "--release" else None
     program = args[2:] if release else args
     try:
-        server = redis.Redis(release)
+        server = redis.Redis(release, settings={"appendfsync": "everysec"})  # nothing is killed here
     except redis.Unavailable as reason:
         print("1..0 # SKIP %s" % " ".join(str(reason).split()))
         return 0
     with server:
-        version = server.ask("INFO", "server").decode().split("redis_version:")[1].split()[0]
+        version = server.command("INFO", "server").decode().split("redis_version:")[1].split()[0]
         print("# Redis %s" % version, flush=True)
         status = subprocess.run(program, env=dict(os.environ, ONCE_REDIS=server.url)).returncode
         if status != 0:
