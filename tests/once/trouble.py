@@ -133,16 +133,16 @@ def _():
     group = stage.name("down")
     for mode in stage.MODES:
         w = worker(mode, group, wait=500)
-        tap.equal(w.play("before").verdict, "ACK", "verdict")
+        tap.equal(w.play(group + "-before").verdict, "ACK", "verdict")
         stage.store().kill9()
         for _ in range(3):
-            answer = w.begin("k")
+            answer = w.begin(group)
             tap.equal((answer.verdict, answer.cause), ("LATER", "down"), "verdict in mode " + mode)
             tap.check(answer.wait_ms > 0 and answer.rest, "a wait and a reason: %r" % answer)
         stage.store().start()
-        tap.equal(w.play_until_done("k").cause, "first", "cause")
-        tap.equal(w.count("k"), 1, "effects")
-        tap.equal(w.play("before").cause, "duplicate", "cause")
+        tap.equal(w.play_until_done(group).cause, "first", "cause")
+        tap.equal(w.count(group), 1, "effects")
+        tap.equal(w.play(group + "-before").cause, "duplicate", "cause")
         tap.check(w.stats()["store_errors"] > 0, "errors are counted")
         w.close()
         group = stage.name("down")
@@ -170,8 +170,8 @@ def _():
     for mode in stage.MODES:
         group = stage.name("under")
         w = worker(mode, group, wait=500, expiry=20000)
-        tap.equal(w.begin("k").verdict, "RUN", "verdict")
-        w.effect("k")
+        tap.equal(w.begin(group).verdict, "RUN", "verdict")
+        w.effect(group)
         stage.store().kill9()
         w.say("end", "done")
         time.sleep(1)
@@ -181,8 +181,8 @@ def _():
             tap.check(answer.verdict in ("LATER", "RETRY"), "verdict %r" % answer)
         else:
             tap.equal((answer.verdict, answer.cause), ("ACK", "first"), "verdict in mode " + mode)
-        w.play_until_done("k")
-        tap.equal(w.count("k"), 1, "effects in mode " + mode)
+        w.play_until_done(group)
+        tap.equal(w.count(group), 1, "effects in mode " + mode)
         w.close()
 
 
