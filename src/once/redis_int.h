@@ -114,6 +114,7 @@ enum redis_said {
     SAID_NO_SCRIPT, /* load them again */
     SAID_AWAY,      /* not this server, or not now: another connection may find better */
     SAID_DENIED,
+    SAID_UNABLE,  /* this command, for now */
     SAID_REFUSED, /* this command */
 };
 

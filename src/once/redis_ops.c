@@ -318,6 +318,7 @@ static enum err hear(struct conn *conn, const redisReply *reply, struct op *op, 
                 *why = op->why;
             return ERR_IO;
         case SAID_DENIED:
+        case SAID_UNABLE:
         case SAID_REFUSED:
             op->outcome = OUT_FAILED;
             return OK;

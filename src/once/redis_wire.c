@@ -156,9 +156,9 @@ static const struct meaning {
     {"NOAUTH", SAID_DENIED, "it wants a password: redis://user:password@host"},
     {"WRONGPASS", SAID_DENIED, "user or password is wrong"},
     {"NOPERM", SAID_DENIED, "this user may not do that: see ACL SETUSER"},
-    {"OOM", SAID_REFUSED, "its memory is full: raise maxmemory or remove something"},
-    {"MISCONF", SAID_REFUSED, "it cannot write its disk and therefore takes no writes"},
-    {"NOREPLICAS", SAID_REFUSED, "it has fewer replicas than min-replicas-to-write"},
+    {"OOM", SAID_UNABLE, "its memory is full: raise maxmemory or remove something"},
+    {"MISCONF", SAID_UNABLE, "it cannot write its disk and therefore takes no writes"},
+    {"NOREPLICAS", SAID_UNABLE, "it has fewer replicas than min-replicas-to-write"},
     {"MOVED", SAID_REFUSED, "it is one node of a cluster: name a proxy that knows them all"},
     {"ASK", SAID_REFUSED, "it is one node of a cluster: name a proxy that knows them all"},
     {"CROSSSLOT", SAID_REFUSED, "it is one node of a cluster: name a proxy that knows them all"},
@@ -207,6 +207,7 @@ enum err wire_refused(const struct conn *conn, const redisReply *reply, struct f
     case SAID_REFUSED:
         return ERR_UNSUPPORTED;
     case SAID_AWAY:
+    case SAID_UNABLE:
     case SAID_NO_SCRIPT:
         break;
     }

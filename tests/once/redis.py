@@ -218,6 +218,8 @@ def _():
         tap.equal(hand.run("finish:a:1", "claim:b:2", "renew:a:1", "put:a:1", "look:a:0", "claim:d:5"),
                   "FAILED FAILED FAILED FAILED OK DONE")
         has(hand.do("why"), "memory is full", "OOM")
+        with Hand() as late:
+            has(late.open(store.url, table="other"), "ERR_IO", "memory is full")
         store.command("CONFIG", "SET", "maxmemory", "0")
         tap.equal(hand.run("claim:b:3", "finish:a:1"), "OK OK")
 
@@ -310,6 +312,18 @@ def _():
         has(hand.open("redis+unix://%s-not" % store.socket_path), "ERR_IO")
         has(hand.open("redis://127.0.0.1:1"), "ERR_IO cannot reach Redis at 127.0.0.1:1")
         has(hand.open("redis://no.such.host.invalid"), "ERR_IO", "no.such.host.invalid")
+
+
+@tap.test("a server is reached by its IPv6 address")
+def _():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        tap.skip("no IPv6 here: %s" % error)
+    with server(settings={"bind": "127.0.0.1 ::1"}) as store, Hand("redis://[::1]:%d" % store.port) as hand:
+        tap.equal(hand.run("claim:a:1"), "OK")
+        store.kill9()
+        has(hand.do("connect"), "ERR_IO", "[::1]:%d" % store.port)
 
 
 @tap.test("one node that has all slots of a cluster serves: a script touches one key")
