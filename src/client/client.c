@@ -313,6 +313,7 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
     room_init(&client->room, "client", ROOM_FILES); /* opens hands inside */
     map_init(&client->peers, dice_next(&client->dice));
     map_init(&client->routes, dice_next(&client->dice));
+    list_init(&client->leaving);
     list_init(&client->producers);
     list_init(&client->consumers);
     list_init(&client->husks);

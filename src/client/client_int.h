@@ -72,6 +72,7 @@ struct call {
     uint64_t deadline_ns, end_ns; /* of what it waits for now; of all */
     int32_t opaque;               /* its place in calls.slots, and how often that was used */
     bool sent;
+    bool again;  /* its server wanted it over another connection */
     bool ending; /* its end was known at once, and is on its way as a post */
     struct post late;
     enum err late_err;
@@ -285,8 +286,9 @@ struct omq_client {
     struct calls calls;
     uint8_t *spare; /* peer.c: what one header at a time needs */
     size_t spare_size;
-    struct map peers;  /* address → struct peer */
-    struct map routes; /* topic → struct route_entry */
+    struct map peers;    /* address → struct peer */
+    struct list leaving; /* peers that were told to go away: peer.c */
+    struct map routes;   /* topic → struct route_entry */
     struct names names;
     struct list producers, consumers;
     struct list husks;    /* closed producers: kept, so that a late call finds something */

@@ -5,6 +5,11 @@
  * once and their callers may try elsewhere. When a connection breaks, everything that was sent over
  * it and not answered ends as "maybe done".
  *
+ * A server that is about to stop, or whose balancer wants us elsewhere, answers GO_AWAY without
+ * doing anything. Its peer leaves: it keeps its connection for what is under way there, and a new
+ * one with the same address has everything else, the refused request first. Each request is sent
+ * again like that once.
+ *
  * The opaque number of a request is its place in a table and how often that place was used, so an
  * answer is found without searching, and a late answer to a request that has timed out is nobody's.
  */
@@ -24,6 +29,7 @@ struct peer {
     bool connected_before;
     unsigned introduced;       /* client.identity when a heartbeat went out on this connection */
     bool gone;                 /* out of client.peers; freed when its connection has closed */
+    struct link leaving;       /* in client.leaving: gone, and some answers are still to come */
     struct list waiting, sent; /* calls, by by_peer */
     struct lookup *lookup;
     struct timer *lookup_timer;
@@ -298,6 +304,8 @@ void asked_answer_later(struct omq_client *client, const struct asked_later *ask
         answer_write(peer->conn, asked, code, remark, body);
 }
 
+static bool call_goes_again(struct peer *peer, struct call *call);
+
 static void frame_take(struct peer *peer, const struct head *head, struct bytes body)
 {
     struct omq_client *client = peer->client;
@@ -309,7 +317,10 @@ static void frame_take(struct peer *peer, const struct head *head, struct bytes 
     if (!call)
         return; /* it came too late, or was never asked for */
     const struct answer answer = {.head = head, .body = body};
-    call_end(client, call, &answer);
+    if (head->code != RES_GO_AWAY || !call_goes_again(peer, call))
+        call_end(client, call, &answer);
+    if (peer->gone && list_empty(&peer->sent))
+        conn_close(peer->conn, "everything was answered");
 }
 
 /* Room for text that has to be unescaped: one for all answers, as big as the biggest header was. */
@@ -449,6 +460,7 @@ static void peer_free(struct peer *peer)
     lookup_close(peer->lookup);
     if (peer->lookup_timer)
         timer_close(peer->lookup_timer);
+    list_remove(&peer->leaving);
     free(peer);
 }
 
@@ -491,11 +503,26 @@ static enum err peer_need(struct omq_client *client, struct bytes address, struc
 
 /* ---- starting a call ---- */
 
+/* Over the connection if it stands, else as soon as it does. */
+static void call_join(struct peer *peer, struct call *call)
+{
+    call->peer = peer;
+    if (peer->conn && conn_is_open(peer->conn)) {
+        call_send(peer, call);
+        return;
+    }
+    list_add_tail(&peer->waiting, &call->by_peer);
+    if (peer->dial)
+        dial_hurry(peer->dial);
+    else
+        lookup_begin(peer);
+}
+
 void call_start(struct omq_client *client, struct bytes address, struct call *call,
                 uint64_t timeout_ms)
 {
     loop_here(client->loop);
-    call->sent = false;
+    call->sent = call->again = false;
     call->by_peer = call->by_deadline = (struct link){0};
     if (client->closing) {
         call_end_later(client, call, ERR_CLOSED, "the client is closing");
@@ -518,15 +545,32 @@ void call_start(struct omq_client *client, struct bytes address, struct call *ca
         call->deadline_ns = now + call->connect_ms * 1000000;
     deadline_add(&client->calls, call);
     timer_arm(client);
-    if (connected) {
-        call_send(peer, call);
-        return;
+    call_join(peer, call);
+}
+
+/* False: it was sent again before, or there is no memory. Then its caller hears what the server
+ * said. */
+static bool call_goes_again(struct peer *peer, struct call *call)
+{
+    struct omq_client *client = peer->client;
+    struct bytes address = bytes_of(peer->address, peer->address_len);
+    struct peer *next;
+    if (call->again)
+        return false;
+    if (!peer->gone) {
+        client_log(client, OMQ_INFO, "%s asks us to go away; connecting anew", peer->address);
+        (void)map_remove(&client->peers, address);
+        peer->gone = true;
+        list_add_tail(&client->leaving, &peer->leaving);
     }
-    list_add_tail(&peer->waiting, &call->by_peer);
-    if (peer->dial)
-        dial_hurry(peer->dial);
-    else
-        lookup_begin(peer);
+    if (peer_need(client, address, &next))
+        return false;
+    next->connected_before = true;
+    call->again = true;
+    call->sent = false;
+    list_remove(&call->by_peer);
+    call_join(next, call);
+    return true;
 }
 
 void call_cancel(struct omq_client *client, struct call *call)
@@ -566,7 +610,8 @@ bool peer_is_stranger(struct omq_client *client, struct bytes address)
 
 static void peer_hang_up(struct omq_client *client, struct peer *peer, const char *reason)
 {
-    (void)map_remove(&client->peers, bytes_of(peer->address, peer->address_len));
+    if (!peer->gone)
+        (void)map_remove(&client->peers, bytes_of(peer->address, peer->address_len));
     peer->gone = true;
     calls_fail(client, &peer->waiting, ERR_CLOSED, reason, false);
     calls_fail(client, &peer->sent, ERR_CLOSED, reason, true);
@@ -600,6 +645,9 @@ static bool none_wanted(struct omq_client *client, struct bytes address)
 
 void peers_close(struct omq_client *client)
 {
+    struct link *k;
+    while ((k = list_pop(&client->leaving)))
+        peer_hang_up(client, list_entry(k, struct peer, leaving), "the client is closing");
     peers_keep(client, none_wanted);
 }
 

@@ -19,6 +19,7 @@ from harness import process, puppet, remoting, tap  # noqa: E402
 from harness.fake import CUT, Fake, reply, routes, sent  # noqa: E402
 
 STORED, NO_FLUSH, NO_COPY = 0, 1, 2
+GO_AWAY = 1500
 
 
 def refuses(code):
@@ -51,13 +52,63 @@ def until_on_a(scene, **more):
 
 @tap.test("refusals that another broker may not share are tried on another one, under the same id")
 def _():
-    for code in (1, 2, 14, 16, 17, 204, 205, 1500):
+    for code in (1, 2, 14, 16, 17, 204, 205):
         for mode in ("sync", "async"):
             with Scene(refuses(code), others={"broker-b": sent}, retries=2) as scene:
                 receipt = until_on_a(scene, mode=mode)
                 tap.equal(receipt["broker"], "broker-b", "broker after code %d" % code)
                 tap.equal([id_of(each) for each in scene.sends()], [receipt["id"]], "id at broker-a")
                 tap.equal(id_of(scene.sends("broker-b")[-1]), receipt["id"], "id at broker-b")
+
+
+def goes_away(lines):
+    """A broker that does nothing any more on its first connections, and says so; "hold" is kept for later."""
+    def answer(request):
+        if request.body == b"hold":
+            return None
+        return refuses(GO_AWAY)(request) if request.line <= lines else sent(request)
+    return answer
+
+
+@tap.test("a broker that says GO_AWAY gets the message over a new connection, and answers the others over the old one")
+def _():
+    with Scene(goes_away(1)) as scene:
+        held = scene.puppet.start("send", name="p", messages=[puppet.message("T", b"hold")])
+        [waiting] = scene.broker.wait(remoting.SEND_MESSAGE_V2)
+        receipt = scene.send()
+        refused, again = scene.sends()[1:]
+        tap.equal((refused.line, again.line, id_of(again)), (1, 2, id_of(refused)), "connections, and the same message")
+        tap.equal(id_of(again), receipt["id"], "id")
+        scene.send()
+        tap.equal(scene.sends()[-1].line, 2, "connection of what follows")
+        scene.broker.answer_late(waiting, sent(waiting, offset=7))
+        tap.equal(scene.puppet.finish(held)[0]["offset"], 7, "place of the one that was under way")
+        process.wait_until(lambda: scene.puppet.call("stats", name="k")["connections"] == 2, 10, "the old one is closed")
+
+
+@tap.test("many messages that are told to go away all arrive; and the name server may say it, too")
+def _():
+    names = routes({})
+    with Scene(goes_away(1), names=lambda q: refuses(GO_AWAY)(q) if q.line == 1 else names(q)) as scene:
+        names = routes({"broker-a": scene.broker.address})
+        results = scene.puppet.call("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 200)
+        tap.equal([each for each in results if "code" in each], [], "errors")
+        tap.equal(scene.broker.accepted, 2, "connections to the broker")
+
+
+@tap.test("one that says GO_AWAY again and again is asked twice, then another broker")
+def _():
+    with Scene(goes_away(100)) as scene:
+        error = scene.refused(REFUSED, BUSY)
+        tap.equal((error.response, len(scene.sends())), (GO_AWAY, 2), "its code, and tries")
+    with Scene(goes_away(100), others={"broker-b": sent}, retries=2) as scene:
+        tap.equal(until_on_a(scene)["broker"], "broker-b", "broker")
+    with Scene(goes_away(100), timeout_ms=1000) as scene:  # a close in the middle of it
+        number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"hold")] * 3)
+        scene.broker.wait(remoting.SEND_MESSAGE_V2, 3)
+        scene.refused(REFUSED, BUSY)
+        scene.puppet.call("stop", name="p")
+        tap.check({each["code"] for each in scene.puppet.finish(number)} <= {CLOSED, TIMEOUT, LOST}, "codes")
 
 
 @tap.test("other refusals are final, and say what the broker said")

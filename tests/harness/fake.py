@@ -64,15 +64,16 @@ class Fake:
                 return
             self.sockets.append(peer)
             self.accepted += 1
-            threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
+            threading.Thread(target=self._serve, args=(peer, self.accepted), daemon=True).start()
 
-    def _serve(self, peer):
+    def _serve(self, peer, line):
         buffer = remoting.FrameBuffer()
         try:
             while data := peer.recv(65536):
                 buffer.feed(data)
                 while whole := buffer.pop():
                     request = remoting.decode(whole)
+                    request.line = line  # the how manyth connection it came by
                     self.requests.append(request)
                     if not self._give(peer, request, self.answer(request)):
                         peer.close()
@@ -97,6 +98,10 @@ class Fake:
         """A request from the server, on its newest connection."""
         flag = remoting.ONEWAY if oneway else 0
         self.sockets[-1].sendall(remoting.encode(remoting.Command(code, ext or {}, body, 4711, flag)))
+
+    def answer_late(self, request, given):
+        """What was not answered when it came, on the connection it came by."""
+        self._give(self.sockets[request.line - 1], request, given)
 
     def cut(self):
         """Hangs up on everybody; new connections are taken."""
