@@ -36,9 +36,11 @@
  *
  * Threads. All functions may be called from any thread at any time. No function blocks longer than
  * its timeout; those without one of their own have that of their producer or client. A close is the
- * last call on what it closes, and what is still under way elsewhere ends with OMQ_CLOSED; a
- * producer that is closed goes on saying OMQ_CLOSED as long as its client is open. After a close
- * has returned, none of its callbacks runs or will run.
+ * last call on what it closes, and what is still under way elsewhere ends with OMQ_CLOSED. A call
+ * that comes later all the same says OMQ_CLOSED as well, until the client is closed or something
+ * new is opened on it, which may get the same address. After a close has returned, no callback of
+ * what was closed begins or runs, but for a handler that was not waited for any longer
+ * (`close_ms`).
  *
  * Callbacks run on threads of the library and may take their time, but for `choose`, `room_of` and
  * `log`: those run on the one thread that does all the network's work, so they must be quick, and a

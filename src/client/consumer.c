@@ -1,159 +1,21 @@
-/* consumer.c - opening and closing of consumers; what they subscribe to. */
+/* consumer.c - opening and closing of consumers.
+ *
+ * A closed consumer becomes a *husk*, as a producer does: its memory stays the client's, and is the
+ * next consumer's or reader's. A call that comes too late finds one that says it is closed; and a
+ * program that opens and closes consumers all day needs no more than it has open at a time. */
 #include "client/consumer_int.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define COMMIT_EVERY_MS 5000
 #define LOCK_EVERY_MS   20000
 #define EXPIRY_EVERY_MS 1000
-#define CHECK_MAX       (1u << 20)
 #define THREADS_MAX     1000 /* Java's limits */
 #define BATCH_MAX       1024
 
-/* ---- subscriptions ---- */
-
-/* "a || b": the tags as slices of a copy. */
-static enum err tags_split(struct sub *sub)
-{
-    size_t bars = 1;
-    for (const char *at = sub->expression; *at; at++)
-        bars += *at == '|';
-    sub->tag_text = strdup(sub->expression);
-    sub->tags = calloc(bars, sizeof *sub->tags);
-    if (!sub->tag_text || !sub->tags)
-        return ERR_NO_MEMORY;
-    char *rest = sub->tag_text, *tag;
-    while ((tag = strsep(&rest, "|"))) {
-        tag += strspn(tag, " ");
-        size_t len = strlen(tag);
-        while (len > 0 && tag[len - 1] == ' ')
-            len--;
-        if (len > 0)
-            sub->tags[sub->n_tags++] = bytes_of(tag, len);
-    }
-    return OK;
-}
-
-void sub_free(struct sub *sub)
-{
-    if (!sub)
-        return;
-    free(sub->topic);
-    free(sub->expression);
-    free(sub->tag_text);
-    free(sub->tags);
-    free(sub);
-}
-
-enum err sub_make(struct omq_consumer *consumer, const char *topic, const char *expression,
-                  bool sql, struct sub **out)
-{
-    struct sub *sub = calloc(1, sizeof *sub);
-    if (!sub)
-        return ERR_NO_MEMORY;
-    sub->consumer = consumer;
-    sub->topic = strdup(topic);
-    sub->expression = strdup(expression && expression[0] ? expression : "*");
-    sub->sql = sql;
-    sub->version = clock_ms(consumer->client->clock);
-    enum err err = sub->topic && sub->expression ? OK : ERR_NO_MEMORY;
-    if (!err && !sql && strcmp(sub->expression, "*") != 0)
-        err = tags_split(sub);
-    if (err)
-        sub_free(sub);
-    else
-        *out = sub;
-    return err;
-}
-
-struct sub *sub_find(struct omq_consumer *consumer, const char *topic)
-{
-    list_each(k, &consumer->subs) {
-        struct sub *sub = list_entry(k, struct sub, link);
-        if (strcmp(sub->topic, topic) == 0)
-            return sub;
-    }
-    return NULL;
-}
-
-bool sub_wants(const struct sub *sub, const char *tag)
-{
-    for (size_t i = 0; i < sub->n_tags; i++)
-        if (bytes_equal(sub->tags[i], bytes_str(tag)))
-            return true;
-    return sub->n_tags == 0;
-}
-
-void sub_describe(const struct sub *sub, struct heart_subscription *out)
-{
-    *out = (struct heart_subscription){
-        .topic = bytes_str(sub->topic),
-        .expression = bytes_str(sub->expression),
-        .expression_type = sub->sql ? BYTES("SQL92") : BYTES("TAG"),
-        .version = sub->version,
-        .tags = sub->tags,
-        .n_tags = sub->n_tags,
-    };
-}
-
-int subscription_check(const struct omq_subscription *s, struct omq_error *why)
-{
-    struct fault fault = {0};
-    if (!s->topic || topic_name_check(bytes_str(s->topic), &fault))
-        return omq_fail(why, OMQ_INVALID, "%s",
-                        s->topic ? fault.text : "a subscription has no topic");
-    if (s->sql && (!s->expression || !s->expression[0]))
-        return omq_fail(why, OMQ_INVALID, "an SQL subscription to %s has no expression", s->topic);
-    return OMQ_OK;
-}
-
-/* A broker says whether it understands the expression. Where none can be asked, the heartbeats will
- * tell. */
-static int sql_check(struct omq_client *client, const char *group, const struct omq_subscription *s,
-                     struct omq_error *why)
-{
-    const struct client_check check = {
-        .client_id = bytes_str(client->id),
-        .group = bytes_str(group),
-        .has_sub = true,
-        .sub = {.topic = bytes_str(s->topic),
-                .expression = bytes_str(s->expression),
-                .expression_type = BYTES("SQL92"),
-                .version = clock_ms(client->clock)},
-    };
-    struct buf body = buf_upto(CHECK_MAX);
-    client_check_write(&body, &check);
-    struct question question = {
-        .client = client,
-        .request = REQ_CHECK_CLIENT_CONFIG,
-        .topic = bytes_str(s->topic),
-        .body = buf_bytes(&body),
-    };
-    struct omq_error refusal = {0};
-    int code = body.err ? OMQ_OK : question_ask(&question, &refusal);
-    buf_clear(&body);
-    if (!code || refusal.response_code == 0 ||
-        refusal.response_code == RES_REQUEST_CODE_NOT_SUPPORTED)
-        return OMQ_OK;
-    code = omq_fail(why, OMQ_INVALID, "a broker does not take the expression of topic %s: %s",
-                    s->topic, refusal.text);
-    if (why)
-        why->response_code = refusal.response_code;
-    return code;
-}
-
-static int sql_check_all(struct omq_client *client, const struct omq_consumer_options *o,
-                         struct omq_error *why)
-{
-    int code = OMQ_OK;
-    for (size_t i = 0; !code && i < o->n_subscriptions; i++)
-        if (o->subscriptions[i].sql)
-            code = sql_check(client, o->group, &o->subscriptions[i], why);
-    return code;
-}
-
-/* ---- opening ---- */
+/* ---- options ---- */
 
 static void defaults(struct omq_consumer_options *o)
 {
@@ -204,25 +66,72 @@ static int options_check(const struct omq_consumer_options *o, struct omq_error 
     return OMQ_OK;
 }
 
-static void consumer_free(struct omq_consumer *consumer)
+/* ---- husks ---- */
+
+static void consumer_empty(struct omq_consumer *consumer)
 {
-    list_each(k, &consumer->subs)
+    struct link *k;
+    while ((k = list_pop(&consumer->subs)))
         sub_free(list_entry(k, struct sub, link));
-    free(consumer->group);
-    free(consumer->retry_topic);
-    free(consumer->rooms);
-    free(consumer->config_queues);
-    local_close(consumer->local);
-    exact_drop(consumer->exact);
-    room_clear(&consumer->room);
-    free(consumer);
+    free(take(&consumer->group));
+    free(take(&consumer->retry_topic));
+    free(take(&consumer->rooms));
+    free(take(&consumer->config_queues));
+    local_close(take(&consumer->local));
+    exact_drop(take(&consumer->exact));
 }
 
 void consumers_free(struct omq_client *client)
 {
-    list_each(k, &client->gone)
-        consumer_free(list_entry(k, struct omq_consumer, link));
+    struct link *k;
+    while ((k = list_pop(&client->gone))) {
+        struct omq_consumer *consumer = list_entry(k, struct omq_consumer, link);
+        room_clear(&consumer->room);
+        free(consumer);
+    }
 }
+
+struct husk_want {
+    struct omq_client *client;
+    struct omq_consumer *found;
+};
+
+static void husk_take(void *user)
+{
+    struct husk_want *want = user;
+    struct link *k = list_pop(&want->client->gone);
+    want->found = k ? list_entry(k, struct omq_consumer, link) : NULL;
+}
+
+static void husk_give(void *user)
+{
+    struct omq_consumer *consumer = user;
+    list_add_tail(&consumer->client->gone, &consumer->link);
+}
+
+struct omq_consumer *consumer_new(struct omq_client *client)
+{
+    struct husk_want want = {.client = client};
+    client_on_loop(client, husk_take, &want);
+    struct omq_consumer *consumer = want.found;
+    if (consumer) {
+        size_t kept = offsetof(struct omq_consumer, options);
+        memset((char *)consumer + kept, 0, sizeof *consumer - kept);
+    } else if ((consumer = calloc(1, sizeof *consumer))) {
+        consumer->client = client;
+        consumer->over = consumer->shut = true;
+        room_init(&consumer->room, "consumer", ROOM_CORE);
+        list_init(&consumer->ready);
+    }
+    if (consumer) {
+        list_init(&consumer->subs);
+        list_init(&consumer->lanes);
+        list_init(&consumer->batches);
+    }
+    return consumer;
+}
+
+/* ---- opening ---- */
 
 /* One allocation: the queues, then their texts. */
 static enum err config_copy(struct omq_consumer *consumer)
@@ -355,6 +264,10 @@ static void join(void *user)
     timer_start(consumer->commit_timer, every, every);
     timer_start(consumer->expiry_timer, EXPIRY_EVERY_MS, EXPIRY_EVERY_MS);
     list_add_tail(&consumer->client->consumers, &consumer->link);
+    room_enter(&consumer->room);
+    consumer->shut = false;
+    room_leave(&consumer->room);
+    consumer->over = false;
     hearts_beat(consumer->client);
     rebalance(consumer);
 }
@@ -364,11 +277,6 @@ enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why)
     struct omq_client *client = consumer->client;
     defaults(&consumer->options);
     consumer->start_ms = clock_ms(client->clock);
-    room_init(&consumer->room, "consumer", ROOM_CORE);
-    list_init(&consumer->ready);
-    list_init(&consumer->subs);
-    list_init(&consumer->lanes);
-    list_init(&consumer->batches);
     struct joining joining = {.consumer = consumer, .err = consumer_fill(consumer)};
     if (!joining.err && consumer->options.spread == OMQ_BROADCAST)
         joining.err = local_open(consumer, why);
@@ -384,7 +292,8 @@ enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why)
     if (joining.err) {
         hands_close(consumer->hands);
         omq_producer_close(consumer->traces);
-        consumer_free(consumer);
+        consumer_empty(consumer);
+        client_on_loop(client, husk_give, consumer);
     }
     return joining.err;
 }
@@ -399,13 +308,12 @@ int omq_consumer_open(struct omq_client *client, const struct omq_consumer_optio
         return code;
     if (client_on_own_thread(client))
         return omq_fail(why, OMQ_MISUSE, "a consumer cannot be opened from a callback");
-    code = sql_check_all(client, options, why);
+    code = subscriptions_ask(client, options, why);
     if (code)
         return code;
-    struct omq_consumer *consumer = calloc(1, sizeof *consumer);
+    struct omq_consumer *consumer = consumer_new(client);
     if (!consumer)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a consumer");
-    consumer->client = client;
     consumer->options = *options;
     consumer->commit_every_ms = COMMIT_EVERY_MS;
     if (why)
@@ -490,7 +398,6 @@ static void part(void *user)
     list_each(k, &consumer->lanes)
         lane_drop(list_entry(k, struct lane, link));
     list_remove(&consumer->link);
-    list_add_tail(&consumer->client->gone, &consumer->link);
     if (!consumer->assigned) /* else nobody has heard of it */
         heart_leave(consumer->client, (struct bytes){0}, bytes_str(consumer->group));
 }
@@ -509,105 +416,19 @@ void consumer_end(struct omq_consumer *consumer)
     hands_leave(take(&consumer->hands), consumer->stuck);
     client_on_loop(client, part, consumer);
     omq_producer_close(consumer->traces);
-    exact_drop(take(&consumer->exact));
+    consumer_empty(consumer);
+    client_on_loop(client, husk_give, consumer);
 }
 
 void omq_consumer_close(struct omq_consumer *consumer)
 {
-    if (!consumer || consumer->shut)
+    if (!consumer)
         return;
     struct omq_client *client = consumer->client;
-    if (client_on_own_thread(client)) {
-        client_log(client, OMQ_ERROR, "consumer %s cannot be closed from a callback",
-                   consumer->group);
-        return;
-    }
-    consumer_end(consumer);
-}
-
-/* ---- subscribing later ---- */
-
-struct change {
-    struct omq_consumer *consumer;
-    struct sub *sub;   /* NULL: none */
-    const char *topic; /* the one that goes, or is changed */
-    bool found, refused;
-};
-
-static void sub_drop(struct sub *sub)
-{
-    list_remove(&sub->link);
-    if (sub->wanting)
-        sub->gone = true; /* whoever brings the route frees it */
-    else
-        sub_free(sub);
-}
-
-static void change_here(void *user)
-{
-    struct change *change = user;
-    struct omq_consumer *consumer = change->consumer;
-    if (consumer->assigned) {
-        change->refused = true;
-        return;
-    }
-    struct sub *old = sub_find(consumer, change->topic);
-    change->found = old != NULL;
-    if (old)
-        sub_drop(old);
-    if (change->sub)
-        list_add_tail(&consumer->subs, &change->sub->link);
-    else
-        lanes_lose(consumer, change->topic);
-    hearts_beat(consumer->client);
-    rebalance(consumer);
-}
-
-int consumer_subscribe(struct omq_consumer *consumer, const struct omq_subscription *s,
-                       struct omq_error *why)
-{
-    int code = subscription_check(s, why);
-    if (!code && s->sql)
-        code = sql_check(consumer->client, consumer->group, s, why);
-    if (code)
-        return code;
-    struct change change = {.consumer = consumer, .topic = s->topic};
-    if (sub_make(consumer, s->topic, s->expression, s->sql, &change.sub))
-        return omq_fail(why, OMQ_NO_MEMORY, "no memory for a subscription to %s", s->topic);
-    if (!consumer_entered(consumer)) {
-        sub_free(change.sub);
-        return omq_fail(why, OMQ_CLOSED, "consumer %s is closed", consumer->group);
-    }
-    client_on_loop(consumer->client, change_here, &change);
-    consumer_left(consumer);
-    if (change.refused) {
-        sub_free(change.sub);
-        return omq_fail(why, OMQ_MISUSE, "reader %s was given its queues", consumer->group);
-    }
-    return OMQ_OK;
-}
-
-int omq_consumer_subscribe(struct omq_consumer *consumer,
-                           const struct omq_subscription *subscription, struct omq_error *why)
-{
-    if (!consumer || !subscription)
-        return omq_fail(why, OMQ_INVALID, "no consumer, or no subscription");
-    return consumer_subscribe(consumer, subscription, why);
-}
-
-int omq_consumer_unsubscribe(struct omq_consumer *consumer, const char *topic,
-                             struct omq_error *why)
-{
-    if (!consumer || !topic || strcmp(topic, consumer->retry_topic) == 0)
-        return omq_fail(why, OMQ_INVALID, "no consumer, or no topic of its own");
-    if (!consumer_entered(consumer))
-        return omq_fail(why, OMQ_CLOSED, "consumer %s is closed", consumer->group);
-    struct change change = {.consumer = consumer, .topic = topic};
-    client_on_loop(consumer->client, change_here, &change);
-    consumer_left(consumer);
-    return change.found
-               ? OMQ_OK
-               : omq_fail(why, OMQ_NOT_FOUND, "%s is not subscribed to %s", consumer->group, topic);
+    if (client_on_own_thread(client))
+        client_log(client, OMQ_ERROR, "a consumer cannot be closed from a callback: it stays open");
+    else if (!atomic_exchange(&consumer->over, true))
+        consumer_end(consumer);
 }
 
 /* ---- pausing ---- */

@@ -75,7 +75,7 @@ must_check enum err held_make(struct parcel *parcel, const struct record *record
 must_check enum err held_expand(struct held *held);
 void held_free(struct held *held);
 
-/* ---- subscriptions ---- */
+/* ---- subscriptions: subs.c ---- */
 
 struct sub {
     struct link link; /* in consumer.subs */
@@ -97,13 +97,29 @@ struct sub *sub_find(struct omq_consumer *consumer, const char *topic);
 bool sub_wants(const struct sub *sub, const char *tag);
 struct heart_subscription;
 void sub_describe(const struct sub *sub, struct heart_subscription *out);
+int subscription_check(const struct omq_subscription *s, struct omq_error *why);
+/* A broker, if one can be reached, is asked whether it understands what is in SQL. */
+int subscriptions_ask(struct omq_client *client, const struct omq_consumer_options *o,
+                      struct omq_error *why);
+int consumer_subscribe(struct omq_consumer *consumer, const struct omq_subscription *s,
+                       struct omq_error *why);
 
 /* ---- the consumer: consumer.c ---- */
 
 struct omq_consumer {
     struct omq_client *client;
-    struct link link; /* in client.consumers */
+    struct link link;  /* in client.consumers, or as a husk in client.gone */
+    _Atomic bool over; /* somebody closes it, or has */
+
+    /* Room: what the application's threads share with the loop. */
+    struct room room;
+    struct list ready; /* struct omq_batch, by link: for omq_consumer_take */
+    _Atomic bool shut; /* closed */
+    unsigned inside;   /* threads of the application that are in here */
+
+    /* All that follows is cleared when a husk is used again. */
     struct omq_consumer_options options;
+    bool halted; /* room: nothing is to be taken just now */
     char *group, *retry_topic, *rooms;
     struct omq_queue *config_queues; /* copies; their texts are behind them */
     struct hands *hands;             /* NULL: the application takes batches itself */
@@ -112,13 +128,6 @@ struct omq_consumer {
     struct exact *exact;             /* exactly once; NULL: without */
     bool reads;                      /* it is a reader: reader.c */
     int commit_every_ms;             /* -1: never by itself */
-
-    /* Room: what the application's threads share with the loop. */
-    struct room room;
-    struct list ready; /* struct omq_batch, by link: for omq_consumer_take */
-    _Atomic bool shut; /* closed */
-    bool halted;       /* nothing is to be taken just now */
-    unsigned inside;   /* threads of the application that are in here */
 
     /* The loop's own. */
     struct list subs, lanes, batches;
@@ -141,12 +150,11 @@ void consumer_calm(struct omq_consumer *consumer);
 void consumers_free(struct omq_client *client); /* those that were closed */
 
 /* For readers, which are consumers of another face. */
+/* A husk, or a new one; NULL: no memory. */
+struct omq_consumer *consumer_new(struct omq_client *client);
 /* It owns `consumer`, also when it fails. */
 must_check enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why);
-void consumer_end(struct omq_consumer *consumer);
-int subscription_check(const struct omq_subscription *s, struct omq_error *why);
-int consumer_subscribe(struct omq_consumer *consumer, const struct omq_subscription *s,
-                       struct omq_error *why);
+void consumer_end(struct omq_consumer *consumer); /* once: whoever sets `over` */
 int consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
                   struct omq_error *why);
 /* False: it is closed. Else the loop waits for consumer_left. */

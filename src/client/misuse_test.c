@@ -171,6 +171,83 @@ static void a_closed_producer_says_so(void **state)
     omq_client_close(client);
 }
 
+static struct omq_consumer *consumer_new(struct omq_client *client)
+{
+    static const struct omq_subscription topic = {.topic = "T"};
+    const struct omq_consumer_options o = {
+        .group = "g", .subscriptions = &topic, .n_subscriptions = 1, .close_ms = 100};
+    struct omq_consumer *consumer;
+    assert_int_equal(omq_consumer_open(client, &o, &consumer, NULL), OMQ_OK);
+    return consumer;
+}
+
+static struct omq_reader *reader_new(struct omq_client *client)
+{
+    const struct omq_reader_options o = {.group = "g"};
+    struct omq_reader *reader;
+    assert_int_equal(omq_reader_open(client, &o, &reader, NULL), OMQ_OK);
+    return reader;
+}
+
+static void a_closed_consumer_says_so(void **state)
+{
+    (void)state;
+    struct omq_client *client = client_new();
+    struct omq_consumer *c = consumer_new(client);
+    const struct omq_subscription topic = {.topic = "U"}, sql = {"U", "a = 1", true};
+    struct omq_batch *batch;
+    struct omq_error why;
+    omq_consumer_close(c);
+    assert_int_equal(omq_consumer_take(c, 1000, &batch, &why), OMQ_CLOSED);
+    assert_true(strlen(why.text) > 5);
+    assert_int_equal(omq_consumer_subscribe(c, &topic, &why), OMQ_CLOSED);
+    assert_int_equal(omq_consumer_subscribe(c, &sql, &why), OMQ_CLOSED);
+    assert_int_equal(omq_consumer_unsubscribe(c, "T", &why), OMQ_CLOSED);
+    omq_consumer_pause(c);
+    omq_consumer_resume(c);
+    omq_consumer_close(c); /* nothing happens */
+    omq_client_close(client);
+}
+
+static void a_closed_reader_says_so(void **state)
+{
+    (void)state;
+    struct omq_client *client = client_new();
+    struct omq_reader *r = reader_new(client);
+    const struct omq_subscription topic = {.topic = "U"};
+    const struct omq_queue queue = {"T", "b", 0};
+    struct omq_batch *batch;
+    int64_t offset;
+    omq_reader_close(r);
+    assert_int_equal(omq_reader_take(r, 1000, &batch, NULL), OMQ_CLOSED);
+    assert_int_equal(omq_reader_subscribe(r, &topic, NULL), OMQ_CLOSED);
+    assert_int_equal(omq_reader_assign(r, &queue, 1, NULL), OMQ_CLOSED);
+    assert_int_equal(omq_reader_seek(r, &queue, 0, NULL), OMQ_CLOSED);
+    assert_int_equal(omq_reader_commit(r, NULL), OMQ_CLOSED);
+    assert_int_equal(omq_reader_commit_async(r, NULL), OMQ_CLOSED);
+    assert_int_equal(omq_reader_committed(r, &queue, &offset, NULL), OMQ_CLOSED);
+    omq_reader_close(r);
+    omq_client_close(client);
+}
+
+/* The memory of one that is closed is the next one's, whichever of the two it is. */
+static void closed_ones_do_not_pile_up(void **state)
+{
+    (void)state;
+    struct omq_client *client = client_new();
+    struct omq_consumer *first = consumer_new(client);
+    omq_consumer_close(first);
+    for (int i = 0; i < 50; i++) {
+        struct omq_reader *reader = reader_new(client);
+        assert_ptr_equal((void *)reader, (void *)first);
+        omq_reader_close(reader);
+        struct omq_consumer *consumer = consumer_new(client);
+        assert_ptr_equal(consumer, first);
+        omq_consumer_close(consumer);
+    }
+    omq_client_close(client);
+}
+
 /* ---- from callbacks ---- */
 
 struct inside {
@@ -347,6 +424,9 @@ int main(void)
         cmocka_unit_test(questions_without_sense_are_refused),
         cmocka_unit_test(options_without_sense_are_refused),
         cmocka_unit_test(a_closed_producer_says_so),
+        cmocka_unit_test(a_closed_consumer_says_so),
+        cmocka_unit_test(a_closed_reader_says_so),
+        cmocka_unit_test(closed_ones_do_not_pile_up),
         cmocka_unit_test(callbacks_may_call_back),
         cmocka_unit_test(nothing_waits_on_the_working_thread),
         cmocka_unit_test(a_transaction_needs_somebody_to_ask),

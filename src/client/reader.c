@@ -14,7 +14,7 @@
 #define PULL_BATCH_MAX  1024
 
 struct omq_reader {
-    struct omq_consumer consumer; /* first: freed as one */
+    struct omq_consumer consumer; /* and nothing else: husks are for both */
 };
 
 int omq_reader_open(struct omq_client *client, const struct omq_reader_options *options,
@@ -33,12 +33,10 @@ int omq_reader_open(struct omq_client *client, const struct omq_reader_options *
         return omq_fail(why, OMQ_INVALID, "start, share or pull_batch is not one of its values");
     if (client_on_own_thread(client))
         return omq_fail(why, OMQ_MISUSE, "a reader cannot be opened from a callback");
-    struct omq_reader *reader = calloc(1, sizeof *reader);
-    if (!reader)
+    struct omq_consumer *consumer = consumer_new(client);
+    if (!consumer)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a reader");
     int batch = options->pull_batch > 0 ? options->pull_batch : PULL_BATCH;
-    struct omq_consumer *consumer = &reader->consumer;
-    consumer->client = client;
     consumer->reads = true;
     consumer->commit_every_ms =
         options->commit_every_ms ? options->commit_every_ms : COMMIT_EVERY_MS;
@@ -57,19 +55,13 @@ int omq_reader_open(struct omq_client *client, const struct omq_reader_options *
     if (err)
         return omq_fail(why, omq_code_of(err), "reader %s cannot be opened: %s", options->group,
                         err_text(err));
-    *out = reader;
+    *out = list_entry(consumer, struct omq_reader, consumer);
     return OMQ_OK;
 }
 
 void omq_reader_close(struct omq_reader *reader)
 {
-    if (!reader || reader->consumer.shut)
-        return;
-    struct omq_client *client = reader->consumer.client;
-    if (client_on_own_thread(client))
-        client_log(client, OMQ_ERROR, "a reader cannot be closed from a callback");
-    else
-        consumer_end(&reader->consumer);
+    omq_consumer_close(reader ? &reader->consumer : NULL);
 }
 
 int omq_reader_subscribe(struct omq_reader *reader, const struct omq_subscription *subscription,
@@ -109,7 +101,7 @@ static int visit(struct omq_reader *reader, void (*how)(void *), struct visit *v
 {
     v->consumer = &reader->consumer;
     if (!consumer_entered(v->consumer))
-        return omq_fail(why, OMQ_CLOSED, "reader %s is closed", v->consumer->group);
+        return omq_fail(why, OMQ_CLOSED, "the reader is closed");
     if (v->waits)
         waiter_init(&v->waiter);
     client_on_loop(v->consumer->client, how, v);
@@ -261,7 +253,9 @@ int omq_reader_committed(struct omq_reader *reader, const struct omq_queue *queu
 {
     if (!reader || !is_queue(queue) || !offset)
         return omq_fail(why, OMQ_INVALID, "an offset needs a reader, a queue and a place");
-    const struct omq_consumer *consumer = &reader->consumer;
+    struct omq_consumer *consumer = &reader->consumer;
+    if (!consumer_entered(consumer))
+        return omq_fail(why, OMQ_CLOSED, "the reader is closed");
     char id[16];
     (void)snprintf(id, sizeof id, "%d", queue->id);
     struct stored_question s = {.question = {
@@ -276,6 +270,7 @@ int omq_reader_committed(struct omq_reader *reader, const struct omq_queue *queu
                                     .got = stored_got,
                                 }};
     int code = question_ask(&s.question, why);
+    consumer_left(consumer);
     if (!code)
         *offset = s.offset;
     return code;

@@ -631,7 +631,11 @@ int consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batc
                   struct omq_error *why)
 {
     if (!consumer_entered(consumer))
-        return omq_fail(why, OMQ_CLOSED, "%s is closed", consumer->group);
+        return omq_fail(why, OMQ_CLOSED, "it is closed");
+    if (consumer->options.handle) {
+        consumer_left(consumer);
+        return omq_fail(why, OMQ_MISUSE, "this consumer has a handler, which gets all messages");
+    }
     uint64_t until =
         clock_ns(consumer->client->clock) + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
     struct omq_batch *batch = NULL;
@@ -661,8 +665,6 @@ int omq_consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_
 {
     if (!consumer || !out)
         return omq_fail(why, OMQ_INVALID, "no consumer, or no place for the batch");
-    if (consumer->options.handle)
-        return omq_fail(why, OMQ_MISUSE, "this consumer has a handler, which gets all messages");
     if (pthread_equal(pthread_self(), consumer->client->thread))
         return omq_fail(why, OMQ_MISUSE, "messages cannot be waited for in this callback");
     return consumer_take(consumer, timeout_ms, out, why);

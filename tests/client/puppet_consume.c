@@ -2,6 +2,7 @@
 #include "puppet.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,6 +241,30 @@ static int play_release(struct command *c)
     return OMQ_OK;
 }
 
+/* Opens and closes consumers, or readers, `count` times; tells how many bytes are in use more. */
+static int play_churn(struct command *c)
+{
+    struct omq_client *client;
+    int code = client_of(c, &client);
+    struct omq_subscription sub = subscription_of(c);
+    const struct omq_consumer_options o = {
+        .group = arg_text(c->args, "group", c->arena), .subscriptions = &sub, .n_subscriptions = 1};
+    const struct omq_reader_options r = {.group = o.group};
+    size_t before = mallinfo2().uordblks;
+    for (int64_t i = arg_int(c->args, "count"); !code && i > 0; i--) {
+        struct omq_consumer *consumer;
+        struct omq_reader *reader;
+        if (i % 2 && !(code = omq_consumer_open(client, &o, &consumer, &c->why)))
+            omq_consumer_close(consumer);
+        else if (i % 2 == 0 && !(code = omq_reader_open(client, &r, &reader, &c->why)))
+            omq_reader_close(reader);
+    }
+    struct json_out w = {.buf = &c->result};
+    if (!code)
+        json_put_int(&w, (int64_t)mallinfo2().uordblks - (int64_t)before);
+    return code;
+}
+
 /* A close returns when everything is booked, so there is nothing to wait for. */
 static int play_settle(struct command *c)
 {
@@ -381,6 +406,7 @@ const struct part consume_parts[] = {
     {"unsubscribe", play_unsubscribe},
     {"release", play_release},
     {"settle", play_settle},
+    {"churn", play_churn},
     {"take", play_take},
     {"finish", play_finish},
     {"reader", play_reader},
