@@ -182,6 +182,9 @@ void name_call_start(struct omq_client *client, struct name_call *call, uint64_t
 
 struct page;
 bool page_url_good(const char *url);
+/* Leaves of an answer by HTTP nothing but the page, what is between its words as `;`. False: it is
+ * no answer with a page. */
+bool page_cut(char *text);
 struct page *page_start(const char *url); /* NULL: no memory, no thread */
 bool page_done(struct page *page);
 /* Its text, or why there is none; valid until it is closed. */

@@ -91,20 +91,18 @@ static enum err page_talk(struct page *page, int fd)
     return got < 0 ? page_fail(page, "no answer in time") : OK;
 }
 
-/* Leaves nothing but the body in `text`. */
-static enum err page_cut(struct page *page)
+bool page_cut(char *text)
 {
-    page->text[page->len] = 0;
-    const char *body = strstr(page->text, "\r\n\r\n");
-    if (strncmp(page->text, "HTTP/1.", 7) != 0 || strncmp(page->text + 8, " 200", 4) != 0 || !body)
-        return page_fail(page, "it does not answer with a page (HTTP 200)");
+    const char *body = strstr(text, "\r\n\r\n");
+    if (!body || body - text < 12 || strncmp(text, "HTTP/1.", 7) != 0 ||
+        strncmp(text + 8, " 200", 4) != 0)
+        return false;
     body += 4;
-    size_t len = strlen(body);
-    memmove(page->text, body, len + 1);
-    for (char *at = page->text; *at; at++)
+    memmove(text, body, strlen(body) + 1);
+    for (char *at = text; *at; at++)
         if (*at == '\r' || *at == '\n' || *at == '\t' || *at == ',')
             *at = ';';
-    return OK;
+    return true;
 }
 
 static void *page_run(void *arg)
@@ -114,8 +112,9 @@ static void *page_run(void *arg)
     enum err err = page_connect(page, &fd);
     if (!err)
         err = page_talk(page, fd);
-    if (!err)
-        err = page_cut(page);
+    page->text[page->len] = 0;
+    if (!err && !page_cut(page->text))
+        err = page_fail(page, "it does not answer with a page (HTTP 200)");
     if (fd >= 0)
         (void)close(fd);
     page->err = err;

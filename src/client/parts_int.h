@@ -30,12 +30,16 @@
  * Every member knows the same sorted queues and the same sorted client ids and takes its part of
  * them, so that together they take each queue once, without a word between them:
  *
- *     averagely     a run of neighbours each; the first members take one more if it does not work
- * out by circle     dealt like cards by config     what was configured, whatever the others do by
- * room       of brokers called room@name those whose room is listed; dealt in runs, what is left
- * over one each room nearby   the queues of a room among the clients of that room; those of a room
- * without clients among all. How they are dealt is another of these strategies by hash clients
- * stand on a ring of hashes, at several places each; a queue belongs to the next client on the ring
+ *     averagely     a run of neighbours each; the first members take one more each if it does not
+ *                   work out
+ *     by circle     dealt like cards
+ *     by config     what was configured, whatever the others do
+ *     by room       of brokers called room@name those whose room is listed; dealt in runs, what is
+ *                   left over one each
+ *     room nearby   the queues of a room among the clients of that room; those of a room without
+ *                   clients among all. How they are dealt is another of these strategies
+ *     by hash       clients stand on a ring of hashes, at several places each; a queue belongs to
+ *                   the next client on the ring
  */
 struct share_rule {
     enum omq_share kind;

@@ -6,12 +6,13 @@
  *
  * Every message has a handle, which the broker needs to find it again:
  *
- *     start offset, time of the pop, invisible time, revive queue, topic kind, broker, queue,
- * offset
+ *     start offset, time of the pop, invisible time, revive queue,
+ *     topic kind, broker, queue, offset
  *
- * eight words with blanks between them. A message that comes again has its handle among its
- * properties (POP_CK); for others it is made from what the answer says about their queue. The kind
- * tells in which topic the message stands: 0 its own, 1 and 2 the group's retry topic of it.
+ * eight words with blanks between them (remoting/body_pop.c). A message that comes again has its
+ * handle among its properties (POP_CK); for others it is made from what the answer says about their
+ * queue. The kind tells in which topic the message stands: 0 its own, 1 and 2 the group's retry
+ * topic of it.
  *
  * A message that fails is made invisible for longer, on a ladder; after max_attempts it becomes a
  * dead letter and is acknowledged. One whose time is over is nobody's business here any more. */
@@ -31,49 +32,12 @@
 
 /* ---- handles ---- */
 
-struct handle {
-    int32_t kind, queue;
-    int64_t offset;
-};
-
-static bool handle_parse(const char *text, struct handle *out)
-{
-    struct bytes words[8], rest = bytes_str(text);
-    size_t n = 0;
-    while (n < 8) {
-        const uint8_t *blank = memchr(rest.at, ' ', rest.len);
-        words[n].at = rest.at;
-        words[n].len = blank ? (size_t)(blank - rest.at) : rest.len;
-        rest = bytes_from(rest, words[n++].len + (blank != NULL));
-        if (!blank)
-            break;
-    }
-    return n == 8 && rest.len == 0 && bytes_to_i32(words[4], &out->kind) &&
-           bytes_to_i32(words[6], &out->queue) && bytes_to_i64(words[7], &out->offset) &&
-           out->kind >= 0 && out->kind <= 2 && out->queue >= 0 && out->offset >= 0;
-}
-
-/* "0 3 17;0 5 20": where the pop began in that queue. */
-static bool start_find(struct bytes info, int32_t queue, int64_t *out)
-{
-    char wanted[16];
-    int len = snprintf(wanted, sizeof wanted, "0 %d ", queue);
-    while (info.len > 0) {
-        const uint8_t *end = memchr(info.at, ';', info.len);
-        struct bytes item = {info.at, end ? (size_t)(end - info.at) : info.len};
-        info = bytes_from(info, item.len + (end != NULL));
-        if (item.len > (size_t)len && memcmp(item.at, wanted, (size_t)len) == 0)
-            return bytes_to_i64(bytes_from(item, (size_t)len), out);
-    }
-    return false;
-}
-
 static char *handle_make(const struct lane *lane, const struct head *head,
                          const struct record *record)
 {
     int64_t start, pop_time, invisible;
     int32_t revive;
-    if (!start_find(head_field(head, BYTES("startOffsetInfo")), record->queue_id, &start) ||
+    if (pop_start_find(head_field(head, BYTES("startOffsetInfo")), record->queue_id, &start) ||
         !bytes_to_i64(head_field(head, BYTES("popTime")), &pop_time) ||
         !bytes_to_i64(head_field(head, BYTES("invisibleTime")), &invisible) ||
         !bytes_to_i32(head_field(head, BYTES("reviveQid")), &revive))
@@ -116,9 +80,9 @@ static bool popped_one(struct lane *lane, struct parcel *parcel, const struct re
         return false;
     const char *given = omq_delivery_property(&held->delivery, "POP_CK");
     held->handle = given ? strdup(given) : handle_make(lane, head, record);
-    struct handle handle;
+    struct pop_place place;
     if (!held->handle || strlen(held->handle) > HANDLE_MAX ||
-        !handle_parse(held->handle, &handle)) {
+        pop_place_read(bytes_str(held->handle), &place)) {
         held_free(held);
         return false;
     }
@@ -128,7 +92,7 @@ static bool popped_one(struct lane *lane, struct parcel *parcel, const struct re
     held->until_ns = clock_ns(consumer->client->clock) +
                      (uint64_t)(consumer->options.invisible_ms - MARGIN_MS) * 1000000;
     const struct sub *sub = sub_find(lane->consumer, lane->queue.topic);
-    bool wanted = handle.kind != 0 || !sub || sub_wants(sub, held->delivery.tag);
+    bool wanted = place.kind != 0 || !sub || sub_wants(sub, held->delivery.tag);
     if (wanted) {
         held_add(lane, held);
     } else { /* another tag with the same hash */
@@ -285,20 +249,20 @@ static void word_done(struct call *call, const struct answer *answer)
 
 static struct word *word_make(struct lane *lane, const struct held *held)
 {
-    struct handle handle;
+    struct pop_place place;
     struct word *word = calloc(1, sizeof *word);
-    if (!word || !handle_parse(held->handle, &handle)) {
+    if (!word || pop_place_read(bytes_str(held->handle), &place)) {
         free(word);
         return NULL;
     }
     const char *group = lane->consumer->group, *topic = lane->queue.topic;
     word->lane = lane;
-    word->queue = handle.queue;
-    word->offset = handle.offset;
+    word->queue = place.queue_id;
+    word->offset = place.offset;
     word->handle = strdup(held->handle);
-    if (!handle.kind)
+    if (!place.kind)
         word->topic = strdup(topic);
-    else if (asprintf(&word->topic, "%%RETRY%%%s%c%s", group, handle.kind == 1 ? '_' : '+', topic) <
+    else if (asprintf(&word->topic, "%%RETRY%%%s%c%s", group, place.kind == 1 ? '_' : '+', topic) <
              0)
         word->topic = NULL;
     if (!word->handle || !word->topic) {

@@ -121,6 +121,17 @@ struct pop_handle {
     int32_t revive_id;
 };
 must_check enum err pop_handle_read(struct bytes text, struct pop_handle *out); /* ERR_MALFORMED */
+/* What a consumer has to know of it. */
+struct pop_place {
+    int32_t
+        kind; /* 0: the message stands in its topic, 1 and 2: in the group's retry topics of it */
+    int32_t queue_id;
+    int64_t offset;
+};
+must_check enum err pop_place_read(struct bytes text, struct pop_place *out); /* ERR_MALFORMED */
+/* startOffsetInfo, "0 3 17;0 5 20": where a pop began in that queue. ERR_NOT_FOUND, ERR_MALFORMED.
+ */
+must_check enum err pop_start_find(struct bytes info, int32_t queue_id, int64_t *out);
 
 #define BATCH_ACK_MAX 32
 struct batch_ack {

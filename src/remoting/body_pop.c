@@ -5,12 +5,13 @@
 /* ---- handles: "start popTime invisibleTime reviveQid r brokerName queueId offset" ---- */
 
 #define HANDLE_LEAST 6 /* parts: Apache's broker looks as far as the name of the broker */
+#define HANDLE_WHOLE 8
 
-static struct bytes part_next(struct bytes *rest)
+static struct bytes part_next(struct bytes *rest, char between)
 {
-    const uint8_t *blank = rest->len ? memchr(rest->at, ' ', rest->len) : NULL;
-    struct bytes part = {rest->at, blank ? (size_t)(blank - rest->at) : rest->len};
-    *rest = bytes_from(*rest, blank ? part.len + 1 : part.len);
+    const uint8_t *end = rest->len ? memchr(rest->at, between, rest->len) : NULL;
+    struct bytes part = {rest->at, end ? (size_t)(end - rest->at) : rest->len};
+    *rest = bytes_from(*rest, end ? part.len + 1 : part.len);
     return part;
 }
 
@@ -19,7 +20,7 @@ enum err pop_handle_read(struct bytes text, struct pop_handle *out)
     struct pop_handle h;
     struct bytes parts[HANDLE_LEAST];
     for (size_t i = 0; i < HANDLE_LEAST; i++) {
-        parts[i] = part_next(&text);
+        parts[i] = part_next(&text, ' ');
         if (parts[i].len == 0)
             return ERR_MALFORMED;
     }
@@ -28,6 +29,33 @@ enum err pop_handle_read(struct bytes text, struct pop_handle *out)
         return ERR_MALFORMED;
     *out = h;
     return OK;
+}
+
+enum err pop_place_read(struct bytes text, struct pop_place *out)
+{
+    struct pop_place p;
+    struct bytes parts[HANDLE_WHOLE];
+    for (size_t i = 0; i < HANDLE_WHOLE; i++)
+        parts[i] = part_next(&text, ' ');
+    if (text.len > 0 || !bytes_to_i32(parts[4], &p.kind) || p.kind < 0 || p.kind > 2 ||
+        !bytes_to_i32(parts[6], &p.queue_id) || p.queue_id < 0 ||
+        !bytes_to_i64(parts[7], &p.offset) || p.offset < 0)
+        return ERR_MALFORMED;
+    *out = p;
+    return OK;
+}
+
+enum err pop_start_find(struct bytes info, int32_t queue_id, int64_t *out)
+{
+    while (info.len > 0) {
+        struct bytes item = part_next(&info, ';');
+        struct bytes kind = part_next(&item, ' '), queue = part_next(&item, ' ');
+        int32_t id;
+        if (!bytes_equal(kind, BYTES("0")) || !bytes_to_i32(queue, &id) || id != queue_id)
+            continue;
+        return bytes_to_i64(item, out) ? OK : ERR_MALFORMED;
+    }
+    return ERR_NOT_FOUND;
 }
 
 /* ---- BATCH_ACK_MESSAGE ---- */

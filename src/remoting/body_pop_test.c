@@ -25,6 +25,42 @@ static void a_handle_is_eight_parts(void **state)
         assert_int_equal(pop_handle_read(bytes_str(bad[i]), &h), ERR_MALFORMED);
 }
 
+static void a_handle_says_where_its_message_stands(void **state)
+{
+    (void)state;
+    struct pop_place p;
+    assert_int_equal(pop_place_read(BYTES("10 1794770000000 60000 3 2 broker-a 7 11"), &p), OK);
+    assert_int_equal(p.kind, 2);
+    assert_int_equal(p.queue_id, 7);
+    assert_int_equal(p.offset, 11);
+    static const char *const bad[] = {"",
+                                      "1 2 3",
+                                      "1 2 3 4 0 b 7",
+                                      "1 2 3 4 0 b 7 11 12",
+                                      "1 2 3 4 3 b 7 11",
+                                      "1 2 3 4 -1 b 7 11",
+                                      "1 2 3 4 x b 7 11",
+                                      "1 2 3 4 0 b -7 11",
+                                      "1 2 3 4 0 b 7 -11",
+                                      "1 2 3 4 0 b 7 99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(pop_place_read(bytes_str(bad[i]), &p), ERR_MALFORMED);
+}
+
+static void where_a_pop_began_is_found_by_its_queue(void **state)
+{
+    (void)state;
+    int64_t start;
+    struct bytes info = BYTES("0 3 17;1 5 9;0 5 20;0 6 x;nothing");
+    assert_int_equal(pop_start_find(info, 3, &start), OK);
+    assert_int_equal(start, 17);
+    assert_int_equal(pop_start_find(info, 5, &start), OK); /* the retry topic's is another */
+    assert_int_equal(start, 20);
+    assert_int_equal(pop_start_find(info, 6, &start), ERR_MALFORMED);
+    assert_int_equal(pop_start_find(info, 7, &start), ERR_NOT_FOUND);
+    assert_int_equal(pop_start_find((struct bytes){0}, 3, &start), ERR_NOT_FOUND);
+}
+
 static void many_are_acknowledged_by_bits(void **state)
 {
     (void)state;
@@ -111,6 +147,8 @@ static void assignments_are_asked_for_and_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_handle_says_where_its_message_stands),
+        cmocka_unit_test(where_a_pop_began_is_found_by_its_queue),
         cmocka_unit_test(a_handle_is_eight_parts),
         cmocka_unit_test(many_are_acknowledged_by_bits),
         cmocka_unit_test(assignments_are_asked_for_and_told),

@@ -118,6 +118,28 @@ static void pop(struct bytes body, struct arena *arena)
         invariant(m.topic.len > 0 && m.group.len > 0);
     struct pop_handle h;
     (void)(pop_handle_read(body, &h) == OK);
+    struct pop_place p;
+    if (pop_place_read(body, &p) == OK)
+        invariant(p.kind >= 0 && p.kind <= 2 && p.queue_id >= 0 && p.offset >= 0);
+    int64_t start;
+    for (int32_t queue = 0; queue < 4; queue++)
+        (void)(pop_start_find(body, queue, &start) == OK);
+}
+
+/* What brokers tell clients about their group. */
+static void members(struct bytes body, struct arena *arena)
+{
+    struct bytes *ids;
+    struct queue_name *queues;
+    size_t n;
+    enum err err = consumer_list_read(body, arena, &ids, &n);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    for (size_t i = 0; !err && i < n; i++)
+        invariant(ids[i].len <= body.len);
+    err = locked_read(body, arena, &queues, &n);
+    invariant(err == OK || err == ERR_MALFORMED || err == ERR_TOO_BIG);
+    for (size_t i = 0; !err && i < n; i++)
+        invariant(queues[i].topic.len <= body.len && queues[i].broker.len <= body.len);
 }
 
 static void offsets(struct bytes body, struct arena *arena)
@@ -146,7 +168,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes body = bytes_of(data + 1, size - 1);
     struct arena arena;
     arena_init(&arena, ROOM);
-    switch (data[0] % 10) {
+    switch (data[0] % 11) {
     case 0:
         heartbeat(body, &arena);
         client_check(body, &arena);
@@ -172,6 +194,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 9:
         pop(body, &arena);
+        break;
+    case 10:
+        members(body, &arena);
         break;
     default:
         route(body, data[0] % 2, &arena);
