@@ -379,6 +379,8 @@ struct omq_consumer_options {
     int max_attempts;        /* 16 retries, then a dead letter; in order: for ever */
     int timeout_ms;          /* of a handler; then the message comes again elsewhere; 15 min */
     int suspend_ms;          /* 1,000 */
+    int lock_ms;             /* in order: how long a queue is ours since its broker said so; renewed
+                                after two thirds. Below the broker's own 60,000; 30,000 */
     int pull_batch;          /* 32 */
     int max_messages, max_mib, max_span; /* waiting here for each queue; 1,000, 100, 2,000 */
     bool pop; /* the broker keeps the accounts: no queue belongs to anybody. Goes with neither

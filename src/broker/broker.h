@@ -83,6 +83,7 @@ struct broker_options {
      * 0: however much that is. */
     _Atomic uint64_t recent_bytes;
     uint64_t client_expire_ms; /* 120 s */
+    uint64_t lock_life_ms;     /* 60 s */
     uint32_t max_holds, max_topics, max_groups, max_clients;
     /* Transactions. */
     atomic_bool txn_reject;           /* rejectTransactionMessage */

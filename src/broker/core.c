@@ -72,6 +72,7 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     set->max_message_size = now->max_message_size;
     set->recent_bytes = now->recent_bytes;
     set->client_expire_ms = now->client_expire_ms;
+    set->lock_life_ms = now->lock_life_ms;
     set->max_holds = now->max_holds;
     set->max_topics = now->max_topics;
     set->max_groups = now->max_groups;

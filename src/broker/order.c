@@ -1,8 +1,8 @@
 /* order.c - queue locks: who of a group may consume a queue in order.
  *
  * A consumer that must see messages in order asks for each queue before it reads it and asks again
- * every 20 s. A lock that was not renewed for 60 s is free. Its owner is a client id and not a
- * connection, so a client that comes back on a new connection keeps what it has.
+ * every 20 s. A lock that was not renewed for lock_life_ms (60 s) is free. Its owner is a client id
+ * and not a connection, so a client that comes back on a new connection keeps what it has.
  *
  * Locks live in memory only, as in Apache's RebalanceLockManager: after a restart the first to ask
  * gets the queue, and a consumer that did not get its own again stops reading it.
@@ -14,7 +14,6 @@
 
 #include <stdlib.h>
 
-#define LOCK_LIFE_NS  UINT64_C(60000000000) /* REBALANCE_LOCK_MAX_LIVE_TIME */
 #define LOCKS_MAX     100000u
 #define LOCK_KEY_HEAD sizeof(int32_t)
 #define LOCK_KEY_MAX  (LOCK_KEY_HEAD + NAME_MAX_ANY)
@@ -93,7 +92,7 @@ void locks_expire(struct broker *b)
     uint64_t now_ns = clock_ns(b->peer_clock);
     for (struct link *k; (k = list_first(&b->locks_by_time));) {
         struct lock *lock = list_entry(k, struct lock, by_time);
-        if (now_ns - lock->seen_ns <= LOCK_LIFE_NS)
+        if (now_ns - lock->seen_ns <= b->set.lock_life_ms * 1000000)
             break;
         lock_free(b, lock);
     }

@@ -163,6 +163,7 @@ static inline int rig_open(void **state)
         .max_message_size = 4 << 20,
         .short_polling_ms = 1000,
         .client_expire_ms = 120000,
+        .lock_life_ms = 60000,
         .max_holds = 100,
         .max_topics = 100,
         .max_groups = 100,

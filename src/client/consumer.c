@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #define COMMIT_EVERY_MS 5000
-#define LOCK_EVERY_MS   20000
 #define EXPIRY_EVERY_MS 1000
 #define THREADS_MAX     1000 /* Java's limits */
 #define BATCH_MAX       1024
@@ -24,6 +23,7 @@ static void defaults(struct omq_consumer_options *o)
     o->max_attempts = o->max_attempts > 0 ? o->max_attempts : o->ordered ? INT32_MAX : 16;
     o->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 15 * 60 * 1000;
     o->suspend_ms = o->suspend_ms > 0 ? o->suspend_ms : 1000;
+    o->lock_ms = o->lock_ms > 0 ? o->lock_ms : 30000;
     o->pull_batch = o->pull_batch > 0 ? o->pull_batch : 32;
     o->max_messages = o->max_messages > 0 ? o->max_messages : 1000;
     o->max_mib = o->max_mib > 0 ? o->max_mib : 100;
@@ -383,8 +383,7 @@ static void leave_begin(void *user)
     room_leave(&consumer->room);
     timer_stop(consumer->rebalance_timer);
     timer_stop(consumer->commit_timer);
-    timer_stop(consumer->lock_timer);
-    timer_stop(consumer->expiry_timer);
+    timer_stop(consumer->expiry_timer); /* locks are kept until the brokers were told */
     timer_start(consumer->close_timer, (uint64_t)consumer->options.close_ms, 0);
     work_recall(consumer, NULL);
     consumer->leaving = &leave->waiter;

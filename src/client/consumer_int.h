@@ -274,6 +274,9 @@ void work_abandon(struct omq_consumer *consumer); /* loop: closing has waited lo
 
 /* ---- offsets.c, rebalance.c ---- */
 
+/* What the broker is to be told; -1: nothing. In order that is the affair of whoever has the lock:
+ * one that was cut off and comes back late must not say what it did meanwhile. */
+int64_t offset_due(const struct lane *lane);
 void offsets_start(struct lane *lane);              /* finds where to begin, then lane_go */
 void offsets_tell(struct omq_consumer *consumer);   /* loop: all lanes, without waiting */
 void offset_tell(struct lane *lane);                /* one */

@@ -10,7 +10,6 @@
 #define REST_PAUSED_MS  1000
 #define REST_TROUBLE_MS 3000
 #define REST_UNKNOWN_MS 1000
-#define LOCK_TRUST_NS   (UINT64_C(30) * 1000000000)
 #define WAITED_NS       (UINT64_C(1) * 1000000000)
 #define BEAT_PAUSE_NS   (UINT64_C(500) * 1000000)
 
@@ -160,7 +159,7 @@ void lane_idle(struct lane *lane)
     }
     if (!lane->leaving || lane->out > 0 || lane->telling)
         return;
-    int64_t offset = lane_offset(lane);
+    int64_t offset = offset_due(lane);
     if (offset < 0 || offset == lane->told || !offset_tell_first(lane, offset, told_last))
         lane_drop(lane);
     else
@@ -226,8 +225,8 @@ void lane_reset(struct lane *lane, int64_t offset)
 
 bool lane_locked(const struct lane *lane)
 {
-    return lane->locked &&
-           clock_ns(lane->consumer->client->clock) - lane->locked_ns < LOCK_TRUST_NS;
+    uint64_t trust_ns = (uint64_t)lane->consumer->options.lock_ms * 1000000;
+    return lane->locked && clock_ns(lane->consumer->client->clock) - lane->locked_ns < trust_ns;
 }
 
 static bool is_full(const struct lane *lane)
@@ -302,7 +301,7 @@ static void put_pull(const struct call *call, struct frame_out *f)
     const struct sub *sub = sub_find(consumer, lane->queue.topic);
     bool commits = consumer->options.spread == OMQ_CLUSTER && consumer->commit_every_ms > 0 &&
                    lane->pull_broker == 0; /* only masters keep offsets */
-    int64_t done = commits ? lane_offset(lane) : -1;
+    int64_t done = commits ? offset_due(lane) : -1;
     bool subscribes = consumer->assigned; /* it is in no heartbeat */
     frame_put(f, BYTES("consumerGroup"), bytes_str(consumer->group));
     frame_put(f, BYTES("topic"), bytes_str(lane->queue.topic));

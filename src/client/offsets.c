@@ -148,6 +148,12 @@ void offsets_start(struct lane *lane)
 
 /* ---- telling ---- */
 
+int64_t offset_due(const struct lane *lane)
+{
+    bool ours = !consumer_locks(lane->consumer) || (lane->started && lane_locked(lane));
+    return ours ? lane_offset(lane) : -1;
+}
+
 static void offset_put(struct frame_out *f, const struct lane *lane, int64_t offset)
 {
     frame_put(f, BYTES("consumerGroup"), bytes_str(lane->consumer->group));
@@ -202,7 +208,7 @@ bool offset_tell_first(struct lane *lane, int64_t offset,
 
 void offset_say(struct lane *lane)
 {
-    int64_t offset = lane_offset(lane);
+    int64_t offset = offset_due(lane);
     if (offset < 0 || offset == lane->told || lane->consumer->options.spread != OMQ_CLUSTER)
         return; /* a broadcast's offsets are its own: local.c */
     struct topic_route *route;
@@ -272,7 +278,7 @@ bool offset_settle(struct lane *lane, void (*over)(void *user, const struct answ
 {
     struct omq_consumer *consumer = lane->consumer;
     struct omq_client *client = consumer->client;
-    int64_t offset = lane_offset(lane);
+    int64_t offset = offset_due(lane);
     if (offset < 0 || offset == lane->told)
         return false;
     struct topic_route *route;

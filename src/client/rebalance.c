@@ -11,8 +11,7 @@
 #define EVERY_MS     20000
 #define SOON_MS      1000 /* when the last round was not complete */
 #define JOIN_MS      200  /* for the member that had the queue to tell how far it came */
-#define LOCK_MS      20000
-#define LOCK_SOON_MS 500 /* while a queue is still somebody else's */
+#define LOCK_SOON_MS 500  /* while a queue is still somebody else's */
 #define LOCK_ARENA   (1u << 20)
 #define MEMBER_ARENA (4u << 20)
 
@@ -384,9 +383,9 @@ static void locks_answered(struct call *call, const struct answer *answer)
 {
     struct locking *locking = list_entry(call, struct locking, call);
     struct omq_consumer *consumer = locking->consumer;
-    if (!answer->err && answer->head->code == RES_SUCCESS && !consumer->closing)
+    if (!answer->err && answer->head->code == RES_SUCCESS && !consumer->settled)
         locked(consumer, locking->broker, answer->body);
-    else if (!consumer->closing)
+    else if (!consumer->settled)
         timer_start(consumer->lock_timer, LOCK_SOON_MS, 0);
     free(locking);
     consumer->running--;
@@ -448,9 +447,9 @@ static void lock_ask(struct omq_consumer *consumer, struct lane *of_broker)
 
 void locks_renew(struct omq_consumer *consumer)
 {
-    if (!consumer_locks(consumer) || consumer->closing)
+    if (!consumer_locks(consumer) || consumer->settled)
         return;
-    timer_start(consumer->lock_timer, LOCK_MS, 0);
+    timer_start(consumer->lock_timer, (uint64_t)consumer->options.lock_ms * 2 / 3, 0);
     list_each(k, &consumer->lanes) {
         struct lane *lane = list_entry(k, struct lane, link);
         bool first = true; /* of its broker */

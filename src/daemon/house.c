@@ -171,6 +171,7 @@ static struct broker_options broker_options_of(struct house *h, const struct set
         .max_message_size = (uint32_t)s->max_message_size,
         .short_polling_ms = (uint64_t)s->short_polling_ms,
         .client_expire_ms = (uint64_t)s->client_expire_ms,
+        .lock_life_ms = (uint64_t)s->lock_life_ms,
         .max_holds = (uint32_t)s->max_holds,
         .max_topics = (uint32_t)s->max_topics,
         .max_groups = (uint32_t)s->max_groups,

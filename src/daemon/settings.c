@@ -249,6 +249,11 @@ static const struct conf_option options[] = {
     LIVE_INT(
         "channelExpiredTimeout", client_expire_ms, "120000", 1000, 86400000,
         "a client without a heartbeat for so long leaves its groups and is disconnected, in ms"),
+    /* Apache's is a property of its Java: rocketmq.broker.rebalance.lockMaxLiveTime. */
+    LIVE_INT(
+        "rebalanceLockMaxLiveTime", lock_life_ms, "60000", 1000, 86400000,
+        "a queue that is consumed in order is given to another member when the one that has it has "
+        "not asked again for so long, in ms; clients trust a lock for 30 s"),
     LIVE_BOOL("storeReplyMessageEnable", store_replies, "true",
               "keep replies of request-reply as messages too"),
     LIVE_BOOL(

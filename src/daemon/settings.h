@@ -25,7 +25,7 @@ struct settings {
     /* topics and groups */
     bool auto_topics, auto_groups, trace_on, trace_topic, store_replies, server_side_reset;
     int64_t default_queues, recent_ratio, broker_perm, dlq_perm, max_topics, max_groups,
-        max_clients, client_expire_ms;
+        max_clients, client_expire_ms, lock_life_ms;
     /* messages */
     int64_t max_message_size, max_holds, short_polling_ms;
     bool long_polling, fast_failure, sql92;

@@ -177,6 +177,7 @@ static int play_consumer(struct command *c)
         .max_attempts = max ? (int)json_int(max, 0) : 0,
         .timeout_ms = (int)arg_int(a, "consume_timeout_ms"),
         .suspend_ms = (int)arg_int(a, "suspend_ms"),
+        .lock_ms = (int)arg_int(a, "lock_ms"),
         .pull_batch = (int)arg_int(a, "pull_batch"),
         .max_messages = (int)arg_int(a, "max_messages"),
         .max_mib = (int)arg_int(a, "max_mib"),
