@@ -18,6 +18,7 @@ from interop.java import puppet as java  # noqa: E402
 from interop.stage import unique  # noqa: E402
 
 COMPRESSIONS = ("zlib", "lz4", "zstd")
+producers = set()
 
 here = plays.Once(lambda: stage.Stage())
 c = plays.Once(lambda: tap.watch(puppet.start_c("c", here().names)))
@@ -33,7 +34,9 @@ def numbered(topic, number, body, properties=None, **more):
 
 
 def send(name, *messages, mode="sync", **options):
-    c().call("producer", name=name, group=unique(name), **options)
+    if name not in producers:
+        c().call("producer", name=name, group=unique(name), **options)
+        producers.add(name)
     return c().call("send", name=name, mode=mode, messages=list(messages))
 
 
@@ -124,6 +127,38 @@ def _():
     c().call("stop", name="mixed_c")
     listener.wait_assigned(4, 60)
     listener.stop()
+
+
+@tap.test("broadcasting: Java goes on where C stopped, from C's file, and C where Java did, from Java's")
+def _():
+    topic, group, state = unique("Kept"), unique("kept"), process.temp_folder()
+    who = {"ip": "10.7.7.7", "instance": "kept"}
+    reader = java.Puppet("java_kept", here().names, properties=["rocketmq.client.localOffsetStoreDir=" + state])
+
+    def numbers(name):
+        return sorted(int(each["properties"]["number"]) for each in c().messages(name))
+
+    def play_c(name, first, wanted):
+        """A member of liboncemq that gets those, and no others."""
+        c().call("consumer", name=name, group=group, topic=topic, broadcast=True, from_="first", state_dir=state, **who)
+        process.wait_until(lambda: set(numbers(name)) >= set(wanted), 30, "%s of %s" % (wanted, name))
+        send("kept_p", numbered(topic, first, b"last"))
+        process.wait_until(lambda: first in numbers(name), 30, "the last one")
+        tap.equal(numbers(name), [*wanted, first], "numbers of " + name)
+        c().call("stop", name=name)
+
+    send("kept_p", *[numbered(topic, i, b"x") for i in range(8)])
+    play_c("kept_c1", 8, range(8))
+    send("kept_p", *[numbered(topic, i, b"x") for i in range(10, 18)])
+    listener = java.Listener(reader, unique("kept_java"), topic=topic, group=group, model="BROADCASTING", **who)
+    tap.equal(listener.client_id, "10.7.7.7@kept", "id of the Java member")
+    listener.wait_all(range(10, 18))
+    send("kept_p", numbered(topic, 18, b"last"))
+    listener.wait_all([18])
+    tap.equal(sorted(listener.numbers()), list(range(10, 19)), "numbers of the Java member")
+    listener.stop()
+    send("kept_p", *[numbered(topic, i, b"x") for i in range(20, 28)])
+    play_c("kept_c2", 28, range(20, 28))
 
 
 @tap.test("C asks, Java replies")

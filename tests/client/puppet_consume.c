@@ -138,6 +138,30 @@ static struct omq_subscription subscription_of(struct command *c)
     };
 }
 
+static struct omq_queue queue_of(struct command *c, const struct json *j);
+
+/* "name": queues, as objects with topic, broker and id. */
+static struct omq_queue *queues_of(struct command *c, const char *name, size_t *n)
+{
+    const struct json *list = json_member(c->args, name);
+    struct omq_queue *queues = arena_alloc(c->arena, (list ? list->n : 0) * sizeof *queues + 1);
+    *n = 0;
+    json_each(j, list)
+        queues[(*n)++] = queue_of(c, j);
+    return queues;
+}
+
+/* The room of a broker room@name, and of a client address@room-name. */
+static const char *room_of(void *user, const char *broker, const char *client_id)
+{
+    static _Thread_local char room[64];
+    (void)user;
+    const char *at = broker ? broker : strchr(client_id, '@');
+    at = at && !broker ? at + 1 : at;
+    (void)snprintf(room, sizeof room, "%.*s", at ? (int)strcspn(at, broker ? "@" : "-") : 0, at);
+    return room;
+}
+
 static void close_consumer(void *consumer)
 {
     omq_consumer_close(consumer);
@@ -188,7 +212,12 @@ static int play_consumer(struct command *c)
         .trace = arg_bool(a, "trace"),
         .trace_topic = arg_text(a, "trace_topic", c->arena),
         .share = (int)arg_int(a, "share"),
+        .rooms = arg_text(a, "rooms", c->arena),
+        .room_of = room_of,
+        .nearby_share = (int)arg_int(a, "nearby_share"),
+        .hash_nodes = (int)arg_int(a, "hash_nodes"),
     };
+    o.config_queues = queues_of(c, "config_queues", &o.n_config_queues);
     o.start = start_of(c, &o.start_ms);
     struct omq_consumer *consumer;
     code = omq_consumer_open(client, &o, &consumer, &c->why);
@@ -361,11 +390,8 @@ static int play_reader_subscribe(struct command *c)
 
 static int play_assign(struct command *c)
 {
-    const struct json *list = json_member(c->args, "queues");
-    struct omq_queue *queues = arena_alloc(c->arena, (list ? list->n : 0) * sizeof *queues + 1);
-    size_t n = 0;
-    json_each(j, list)
-        queues[n++] = queue_of(c, j);
+    size_t n;
+    struct omq_queue *queues = queues_of(c, "queues", &n);
     return omq_reader_assign(reader_of(c), queues, n, &c->why);
 }
 

@@ -9,7 +9,9 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
@@ -18,7 +20,11 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMachineRoomNearby;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueByMachineRoom;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -74,6 +80,37 @@ final class Listeners {
         return places;
     }
 
+    /** How queues are shared: share is averagely, circle, room (with rooms), nearby or hash. */
+    private static AllocateMessageQueueStrategy share(Command command) {
+        switch (command.text("share", "averagely")) {
+            case "circle":
+                return new AllocateMessageQueueAveragelyByCircle();
+            case "room":
+                AllocateMessageQueueByMachineRoom room = new AllocateMessageQueueByMachineRoom();
+                room.setConsumeridcs(Set.of(command.text("rooms").split(",")));
+                return room;
+            case "nearby":
+                return new AllocateMachineRoomNearby(new AllocateMessageQueueAveragely(), new Rooms());
+            case "hash":
+                return new AllocateMessageQueueConsistentHash();
+            default:
+                return new AllocateMessageQueueAveragely();
+        }
+    }
+
+    /** Brokers are called room@name, clients address@room-name. */
+    private static final class Rooms implements AllocateMachineRoomNearby.MachineRoomResolver {
+        @Override
+        public String brokerDeployIn(MessageQueue queue) {
+            return queue.getBrokerName().split("@")[0];
+        }
+
+        @Override
+        public String consumerDeployIn(String clientId) {
+            return clientId.split("@")[1].split("-")[0];
+        }
+    }
+
     private final class Listener {
         private final DefaultMQPushConsumer consumer;
         private final Command command;
@@ -82,9 +119,11 @@ final class Listeners {
         private Listener(Command command) throws Exception {
             this.command = command;
             list = Files.newBufferedWriter(Path.of(command.text("file")), StandardCharsets.UTF_8);
-            consumer = new DefaultMQPushConsumer(command.text("group"), null, new AllocateMessageQueueAveragely(),
-                command.yes("trace"), null);
-            settings.apply(consumer, command.text("name"));
+            consumer = new DefaultMQPushConsumer(command.text("group"), null, share(command), command.yes("trace"), null);
+            settings.apply(consumer, command.text("instance", command.text("name")));
+            if (command.has("ip")) {
+                consumer.setClientIP(command.text("ip"));
+            }
             consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + command.text("from", "FIRST_OFFSET")));
             if (command.has("timestamp")) {
                 consumer.setConsumeTimestamp(command.text("timestamp"));
