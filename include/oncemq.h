@@ -95,6 +95,7 @@ enum omq_code {
     OMQ_NOT_FOUND,
     OMQ_PROTOCOL, /* a server's answer cannot be read */
     OMQ_CLOSED,
+    OMQ_KEPT, /* not sent yet: the message is in the producer's retry table, and will be */
 };
 
 struct omq_error {
@@ -225,7 +226,14 @@ struct omq_producer_options {
     /* For brokers with producer dedup, which know their own messages only: the second try goes to
      * the same queue. Then nothing is stored twice, and messages with a place are retried, too. */
     bool retry_same_broker_first;
-    bool retry_not_stored;   /* also when the answer is other than OMQ_STORED */
+    bool retry_not_stored; /* also when the answer is other than OMQ_STORED */
+    /* A local retry table: a file for messages of omq_send_async that come to nothing for a reason
+     * that may pass (OMQ_TIMEOUT, OMQ_NETWORK, OMQ_LOST, OMQ_BUSY, OMQ_CLOSED). Their `done` hears
+     * OMQ_KEPT, and they are sent again every second, each under its id, until a broker has them:
+     * by this producer, or by the next one that opens the file. What has a queue or a sharding_key
+     * is not kept: later ones would overtake it. The file outlives the program, not a power cut. */
+    const char *retry_table;
+    int retry_table_mib;     /* at most so much of it; 64; beyond, `done` hears the failure */
     bool avoid_slow;         /* leave out brokers that were slow or gone for a while */
     size_t compress_over;    /* bodies from this size on, if they shrink; 4,096; SIZE_MAX: never */
     int compression;         /* enum omq_compression */

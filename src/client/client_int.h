@@ -386,6 +386,7 @@ struct omq_producer {
     bool closing;
     struct waiter *leaving; /* told when `jobs` is empty */
     struct tracer *tracer;  /* NULL: it does not trace */
+    struct resend *resend;  /* NULL: it has no retry table */
 };
 
 void husks_free(struct omq_client *client);

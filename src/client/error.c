@@ -28,6 +28,7 @@ const char *omq_code_text(int code)
         [OMQ_NOT_FOUND] = "not found",
         [OMQ_PROTOCOL] = "a server's answer cannot be read",
         [OMQ_CLOSED] = "closed",
+        [OMQ_KEPT] = "kept, to be sent later",
     };
     size_t n = sizeof texts / sizeof texts[0];
     return code >= 0 && (size_t)code < n ? texts[code] : "an unknown code";

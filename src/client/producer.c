@@ -14,6 +14,7 @@
 #define COMPRESS_LEVEL 5
 #define QUEUES         4
 #define IN_FLIGHT_MAX  65535
+#define TABLE_MIB      64
 #define TRACE_TOPIC    "RMQ_SYS_TRACE_TOPIC"
 
 static void defaults(struct omq_producer_options *o)
@@ -24,6 +25,7 @@ static void defaults(struct omq_producer_options *o)
     o->compression_level = o->compression_level ? o->compression_level : COMPRESS_LEVEL;
     o->max_message_size = o->max_message_size ? o->max_message_size : MESSAGE_MAX;
     o->queues = o->queues > 0 ? o->queues : QUEUES;
+    o->retry_table_mib = o->retry_table_mib > 0 ? o->retry_table_mib : TABLE_MIB;
     o->max_in_flight = o->max_in_flight > 0 ? o->max_in_flight : IN_FLIGHT_MAX;
 }
 
@@ -101,7 +103,7 @@ static void husk_give(void *user)
 }
 
 static enum err producer_fill(struct omq_producer *producer,
-                              const struct omq_producer_options *options)
+                              const struct omq_producer_options *options, struct omq_error *why)
 {
     producer_empty(producer);
     producer->options = *options;
@@ -114,6 +116,12 @@ static enum err producer_fill(struct omq_producer *producer,
         err = tracer_open(producer);
     if (!err && options->check)
         err = hands_open(producer->client, 1, true, &producer->checker);
+    if (!err && options->retry_table)
+        err = resend_open(producer, why);
+    if (err) {
+        hands_close(take(&producer->checker));
+        producer_empty(producer);
+    }
     return err;
 }
 
@@ -123,6 +131,7 @@ static void join(void *user)
     list_add_tail(&producer->client->producers, &producer->link);
     producer->client->identity++;
     pick_init(&producer->pick, &producer->client->dice);
+    resend_start(producer->resend);
     atomic_store_explicit(&producer->open, true, memory_order_release);
 }
 
@@ -139,12 +148,14 @@ int omq_producer_open(struct omq_client *client, const struct omq_producer_optio
     struct husk_want want = {.client = client};
     client_on_loop(client, husk_take, &want);
     struct omq_producer *producer = want.found ? want.found : producer_alloc(client);
-    enum err err = producer ? producer_fill(producer, options) : ERR_NO_MEMORY;
+    if (why)
+        *why = (struct omq_error){0};
+    enum err err = producer ? producer_fill(producer, options, why) : ERR_NO_MEMORY;
     if (err) {
-        if (producer) {
-            producer_empty(producer);
+        if (producer)
             client_on_loop(client, husk_give, producer);
-        }
+        if (why && why->code)
+            return why->code;
         return omq_fail(why, omq_code_of(err), "no memory, or no thread, for a producer");
     }
     client_on_loop(client, join, producer);
@@ -163,6 +174,7 @@ static void leave_begin(void *user)
 {
     struct leave *leave = user;
     struct omq_producer *producer = leave->producer;
+    resend_stop(producer->resend);
     tracer_flush(producer);
     if (list_empty(&producer->jobs))
         waiter_tell(&leave->waiter);
@@ -209,6 +221,7 @@ void omq_producer_close(struct omq_producer *producer)
     client_on_loop(client, part, producer);
     hands_close(take(&producer->checker));
     client_flush(client);
+    resend_close(take(&producer->resend)); /* what the last callbacks kept is in it */
     compressors_clear(producer);
     client_on_loop(client, husk_give, producer);
 }

@@ -41,6 +41,7 @@ enum job_how {
     JOB_CALLED, /* the hands call `done` and free it */
     JOB_ONEWAY,
     JOB_OURS, /* a message of our own: nobody is told */
+    JOB_KEPT, /* from the retry table: resend.c is told */
 };
 
 struct job {
@@ -111,6 +112,36 @@ int producer_check(const struct omq_producer *producer, bool waits, struct omq_e
 /* Any thread. NULL: send it as it is. Freed by buf_clear. */
 bool producer_compress(struct omq_producer *producer, struct bytes plain, struct buf *out);
 void compressors_clear(struct omq_producer *producer);
+
+/* ---- the local retry table: resend.c, its file: kept.c ---- */
+
+struct kept_record {
+    int32_t sys_flag, flag;
+    struct bytes topic, props, body;
+    bool sent;
+    size_t size; /* in the file */
+};
+must_check enum err kept_read(struct bytes in, struct kept_record *out); /* ERR_MALFORMED */
+struct kept;
+must_check enum err kept_open(const char *path, uint64_t max, struct kept **out,
+                              struct omq_error *why);
+void kept_close(struct kept *kept); /* NULL is fine */
+/* Any thread. False: the file is full, or cannot be written. */
+bool kept_add(struct kept *kept, const struct kept_record *record);
+size_t kept_waiting(struct kept *kept);
+/* The first from `*at` on that was not sent, its texts in `room`; `*at` says where it stands.
+ * ERR_NOT_FOUND: there is none. */
+must_check enum err kept_next(struct kept *kept, uint64_t *at, struct buf *room,
+                              struct kept_record *out);
+void kept_sent(struct kept *kept, uint64_t at);
+
+must_check enum err resend_open(struct omq_producer *producer, struct omq_error *why);
+void resend_start(struct resend *resend); /* loop; NULL is fine */
+/* Any thread: its callback is about to hear of a failure. True: it is in the table instead. */
+bool resend_keep(const struct job *job);
+void resend_over(const struct job *job);  /* loop: one of the table's has ended */
+void resend_stop(struct resend *resend);  /* loop; NULL is fine */
+void resend_close(struct resend *resend); /* when nothing is under way; NULL is fine */
 
 /* ---- recalls: recall.c ---- */
 

@@ -539,6 +539,11 @@ static void job_call_back(struct task *task)
     struct omq_error why;
     if (job->code)
         job_tell_why(job, &why);
+    if (job->code && resend_keep(job)) {
+        char first[sizeof why.text];
+        memcpy(first, why.text, sizeof first);
+        (void)omq_fail(&why, OMQ_KEPT, "in the retry table, to be sent again: %.400s", first);
+    }
     job->done(job->user, job->code ? NULL : &job->receipt, job->code ? &why : NULL);
     job_free(job);
 }
@@ -553,7 +558,7 @@ static void job_end(struct job *job, int code)
     tracer_note(job);
     if (job->route)
         counted_drop(&take(&job->route)->counted);
-    if (how != JOB_OURS)
+    if (how != JOB_OURS && (how != JOB_KEPT || !code))
         atomic_fetch_add_explicit(code ? &client->stats.failures : &client->stats.sent, 1,
                                   memory_order_relaxed);
     switch (how) {
@@ -568,6 +573,10 @@ static void job_end(struct job *job, int code)
         job_free(job);
         break;
     case JOB_OURS:
+        job_free(job);
+        break;
+    case JOB_KEPT:
+        resend_over(job);
         job_free(job);
         break;
     }

@@ -10,10 +10,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from client.scene import CLOSED, LOST, NETWORK, TIMEOUT, known  # noqa: E402
+from client.scene import CLOSED, INVALID, KEPT, LOST, NETWORK, SENDS, TIMEOUT, Scene, id_of, known  # noqa: E402
 from harness import process, puppet, remoting, tap  # noqa: E402
 from harness.daemon import Daemon  # noqa: E402
-from harness.fake import Fake, routes  # noqa: E402
+from harness.fake import Fake, reply, routes, sent  # noqa: E402
 from harness.proxy import Relay  # noqa: E402
 from harness.wire import Wire  # noqa: E402
 from interop import stage  # noqa: E402
@@ -103,6 +103,82 @@ def _():
                                pause=0.1)
         c.end()
         judge(outcome, stored(daemon, "Killed"))
+
+
+def keeping(names, table, name, **options):
+    """A puppet whose producer has a retry table."""
+    c = tap.watch(puppet.start_c(name, names))
+    c.call("client", name="k")
+    c.call("producer", name="p", client="k", group="g", **{"timeout_ms": 600, "retries": 1, "retry_table": table, **options})
+    return c
+
+
+def leave(c, kill=False):
+    c.kill9() if kill else c.end()
+    tap.unwatch(c)
+
+
+@tap.test("PR-3 a local retry table: what no broker takes is kept, over restarts of everybody, and stored once when one does")
+def _():
+    broker, names = process.free_ports(2)
+    table = os.path.join(process.temp_folder(), "table")
+    with Daemon(settings={"listenPort": broker, "namesrvListenPort": names}) as daemon:
+        c = keeping(daemon.names, table, "first")
+        outcome = flood(c, "p", "Kept", 1, 20)
+        daemon.kill9()
+        outcome.update(flood(c, "p", "Kept1", 1, 200))
+        tap.equal({code for key, code in outcome.items() if key.startswith("Kept1")}, {KEPT}, "codes with no broker there")
+        placed = c.call("send", name="p", mode="async", messages=[puppet.message("Kept", b"x", shard="s")])
+        tap.check(placed[0]["code"] in (NETWORK, TIMEOUT, LOST), "what has a place is not kept: %s" % placed)
+        leave(c, kill=True)
+        size = os.path.getsize(table)
+        c = keeping(daemon.names, table, "second")  # nobody there yet
+        results = c.call("send", name="p", mode="async", messages=[puppet.message("Kept2", b"y", id="late-%d" % i)
+                                                                   for i in range(50)])
+        tap.equal({each.get("code") for each in results}, {KEPT}, "codes")
+        tap.check(os.path.getsize(table) > size, "the table has grown")
+        leave(c)
+        daemon.start()
+        c = keeping(daemon.names, table, "third", timeout_ms=3000)
+        process.wait_until(lambda: os.path.getsize(table) == 8, 30, "the table is empty")
+        tap.equal(c.call("stats", name="k")["sent"], 250, "sent again")
+        for topic, ids in (("Kept1", {each for each in outcome if each.startswith("Kept1")}),
+                           ("Kept2", {"late-%d" % i for i in range(50)})):
+            tap.equal(stored(daemon, topic), dict.fromkeys(ids, 1), "stored, and how often, in %s" % topic)
+        leave(c)
+
+
+@tap.test("PR-3 … a message that is refused stays in the table and is in nobody's way; a table that is full keeps no more")
+def _():
+    with Scene() as scene:
+        table = os.path.join(process.temp_folder(), "table")
+        c = scene.puppet
+        c.call("producer", name="t", client="k", group="t", timeout_ms=500, retries=-1, retry_table=table, retry_table_mib=1)
+        scene.broker.answer = lambda q: None
+        results = c.call("send", name="t", mode="async", messages=[puppet.message(topic, b"x") for topic in ("Bad", "Good")])
+        tap.equal({each["code"] for each in results}, {KEPT}, "codes of silence")
+        results = c.call("send", name="t", mode="async", messages=[puppet.message("Good", os.urandom(300000))] * 4)
+        tap.equal([each["code"] for each in results].count(KEPT), 3, "kept, of what does not fit")
+        try:
+            c.call("producer", name="u", client="k", group="u", retry_table=table)
+            raise AssertionError("two producers have one table")
+        except puppet.Refused as error:
+            tap.check(error.code == INVALID and table in str(error), "sentence: %s" % error)
+        scene.broker.answer = lambda q: reply() if q.code not in SENDS else reply(code=13) if q.ext["b"] == "Bad" else sent(q)
+        process.wait_until(lambda: c.call("stats", name="k")["sent"] == 4, 20, "the others are stored")
+        bad = [each for each in scene.sends() if each.ext["b"] == "Bad"]
+        process.wait_until(lambda: len([each for each in scene.sends() if each.ext["b"] == "Bad"]) > len(bad) + 1, 20,
+                           "it is tried again")
+        tap.check(os.path.getsize(table) > 8, "it is in the table")
+        scene.broker.answer = lambda q: sent(q) if q.code in SENDS else reply()
+        process.wait_until(lambda: os.path.getsize(table) == 8, 20, "the table is empty")
+        tap.equal(len({id_of(each) for each in scene.sends() if each.ext["b"] == "Bad"}), 1, "one id for all tries")
+        scene.broker.answer, before = lambda q: None, len(scene.sends())
+        number = c.start("send", name="t", mode="async", messages=[puppet.message("Good", b"x")] * 5)
+        process.wait_until(lambda: len(scene.sends()) == before + 5, 10, "they are on their way")
+        c.call("stop", name="t")
+        tap.equal({each.get("code") for each in c.finish(number)}, {KEPT}, "codes of what a close ends")
+        tap.check(os.path.getsize(table) > 8, "they are in the table")
 
 
 @tap.test("DS-5 PR-1 every message of 10,000 that was acknowledged is found by its id after a kill (SYNC_FLUSH)")

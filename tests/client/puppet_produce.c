@@ -197,6 +197,8 @@ static int play_producer(struct command *c)
         .retry_same_broker_first = arg_bool(a, "retry_same_broker_first"),
         .retry_not_stored = arg_bool(a, "retry_not_stored"),
         .avoid_slow = arg_bool(a, "avoid_slow"),
+        .retry_table = arg_text(a, "retry_table", c->arena),
+        .retry_table_mib = (int)arg_int(a, "retry_table_mib"),
         .compress_over = (size_t)arg_int(a, "compress_over"),
         .compression = (int)arg_int(a, "compression"),
         .compression_level = (int)arg_int(a, "compression_level"),

@@ -8,7 +8,7 @@ from harness.fake import Fake, reply, routes, sent
 
 # enum omq_code
 (INVALID, MISUSE, NO_MEMORY, TIMEOUT, NETWORK, LOST, NO_TOPIC, NO_GROUP, DENIED, TOO_BIG, BUSY, REFUSED, NOT_FOUND,
- PROTOCOL, CLOSED) = range(1, 16)
+ PROTOCOL, CLOSED, KEPT) = range(1, 17)
 
 SENDS = (remoting.SEND_MESSAGE_V2, remoting.SEND_BATCH_MESSAGE)
 
