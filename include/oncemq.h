@@ -43,9 +43,10 @@
  * (`close_ms`).
  *
  * Callbacks run on threads of the library and may take their time, but for `choose`, `room_of` and
- * `log`: those run on the one thread that does all the network's work, so they must be quick, and a
- * call that waits says OMQ_MISUSE there. A callback may call everything else but an open or a close
- * of what belongs to its own client: an open says OMQ_MISUSE, a close does nothing but tell `log`.
+ * `log`: those run on the one thread that does all the network's work (`log` on others, too, at the
+ * same time), so they must be quick, and a call that waits says OMQ_MISUSE there. A callback may
+ * call everything else but an open or a close of what belongs to its own client: an open says
+ * OMQ_MISUSE, a close does nothing but tell `log`.
  *
  * Nothing is global: two clients in one process know nothing of each other. The library installs no
  * signal handlers, writes to no terminal, and forks fine before the first client is opened.
@@ -114,13 +115,13 @@ enum omq_level { OMQ_DEBUG, OMQ_INFO, OMQ_WARN, OMQ_ERROR };
 
 struct omq_client_options {
     const char *names;     /* required, or names_url: name servers, "host:port;host:port" */
-    const char *names_url; /* a page that lists them in the same form, "http://host:port/path"; read
-                              every two minutes */
+    const char *names_url; /* if there are no `names`: a page that lists them in the same form,
+                              "http://host:port/path"; read every two minutes */
     const char *instance;  /* part of the client id; default: process id and a number. Must differ
                               between processes of one machine, and stay for OMQ_BROADCAST */
     const char *unit;      /* added to the client id */
-    const char *ip;        /* the first part of the client id; default: the address by which this
-                              machine reaches the name server */
+    const char *ip;        /* the first part of the client id; default: the first address of this
+                              machine that others can reach, 127.0.0.1 if it has none */
     const char *access_key, *secret_key, *security_token; /* sign every request (ACL) */
     bool tls;
     const char *tls_ca;             /* PEM file; default: the system's authorities */
@@ -370,10 +371,11 @@ struct omq_consumer_options {
     size_t n_subscriptions;
 
     /* Called with 1 to `batch` messages of one queue, on one of `threads` threads, perhaps before
-     * omq_consumer_open has returned. OMQ_DONE: all of them are done. OMQ_LATER: those from `*done`
-     * on (0 when called) come again, after a growing pause. In order: the queue waits `suspend_ms`
-     * and they come again before all others. Broadcast: what fails is passed over. A message whose
-     * body is damaged is never handed in; it becomes a dead letter. */
+     * omq_consumer_open has returned; NULL: you take them yourself (omq_consumer_take). OMQ_DONE:
+     * all of them are done. OMQ_LATER: those from `*done` on (0 when called) come again, after a
+     * growing pause. In order: the queue waits `suspend_ms` and they come again before all others.
+     * Broadcast, or OMQ_BEFORE: what fails is passed over. A message whose body is damaged is never
+     * handed in; it becomes a dead letter. */
     int (*handle)(void *user, const struct omq_delivery *const *messages, size_t n, size_t *done);
     void *user;
 
@@ -381,10 +383,10 @@ struct omq_consumer_options {
     int spread, acknowledge; /* enum omq_spread, enum omq_acknowledge. A broadcast member keeps its
                                 offsets in a file (state_dir) under its client id */
     int start;               /* a new group's first message: enum omq_start */
-    int64_t start_ms;        /* for OMQ_FROM_TIME */
+    int64_t start_ms;        /* for OMQ_FROM_TIME, in ms since 1970; half an hour ago */
     int threads;             /* 20 */
     int batch;               /* 1 */
-    int max_attempts;        /* 16 retries, then a dead letter; in order: for ever */
+    int max_attempts;        /* retries, then it becomes a dead letter; 16; in order: for ever */
     int timeout_ms;          /* of a handler; then the message comes again elsewhere; 15 min */
     int suspend_ms;          /* 1,000 */
     int lock_ms;             /* in order: how long a queue is ours since its broker said so; renewed
@@ -402,7 +404,8 @@ struct omq_consumer_options {
     const struct omq_queue *config_queues; /* OMQ_BY_CONFIG */
     size_t n_config_queues;
     const char *rooms; /* OMQ_BY_ROOM: "room1,room2"; brokers are called room@name */
-    /* OMQ_BY_ROOM_NEARBY: in which room is this broker, or (broker NULL) this client? */
+    /* OMQ_BY_ROOM_NEARBY: in which room is this broker, or (broker NULL) this client? The answer is
+     * copied before the next question. */
     const char *(*room_of)(void *user, const char *broker, const char *client_id);
     int nearby_share; /* within a room; OMQ_AVERAGELY */
     int hash_nodes;   /* OMQ_BY_HASH; 10 */
@@ -461,7 +464,7 @@ struct omq_reader;
 
 struct omq_reader_options {
     const char *group; /* required */
-    int start;         /* as above */
+    int start;         /* as for consumers */
     int64_t start_ms;
     int commit_every_ms;       /* 5,000; -1: by you alone, also at the close */
     int pull_batch;            /* and the most that one take gives; 10 */
@@ -507,9 +510,11 @@ OMQ_API int omq_offset_at(struct omq_client *client, const struct omq_queue *que
 OMQ_API int omq_view(struct omq_client *client, const char *topic, const char *offset_id,
                      struct omq_delivery **out, struct omq_error *why);
 
+/* Since the client was opened, but for `connections` and `waiting`, which are as of now. */
 struct omq_stats {
-    uint64_t sent, send_retries, send_failures;
-    uint64_t received, handled, sent_back, dead;
+    uint64_t sent, send_retries, send_failures; /* messages, tries beyond the first, messages */
+    uint64_t received, handled;                 /* messages from brokers; those that are done */
+    uint64_t sent_back, dead; /* given back to brokers; of these, for the last time */
     uint64_t connections, reconnects;
     uint64_t waiting; /* messages here that no handler has seen yet */
     uint64_t reserved[7];

@@ -11,6 +11,7 @@
 
 #define COMMIT_EVERY_MS 5000
 #define EXPIRY_EVERY_MS 1000
+#define START_BEFORE_MS (30 * 60 * 1000)
 #define THREADS_MAX     1000 /* Java's limits */
 #define BATCH_MAX       1024
 
@@ -277,6 +278,8 @@ enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why)
     struct omq_client *client = consumer->client;
     defaults(&consumer->options);
     consumer->start_ms = clock_ms(client->clock);
+    if (consumer->options.start_ms <= 0)
+        consumer->options.start_ms = consumer->start_ms - START_BEFORE_MS;
     struct joining joining = {.consumer = consumer, .err = consumer_fill(consumer)};
     if (!joining.err && consumer->options.spread == OMQ_BROADCAST)
         joining.err = local_open(consumer, why);

@@ -8,11 +8,13 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from client.stub import PULL, QUERY, UPDATE, Scene, found, nothing, record  # noqa: E402
-from harness import process, tap  # noqa: E402
+from client.stub import PULL, QUERY, UPDATE, Scene, found, nothing, record, then  # noqa: E402
+from harness import fake, process, tap  # noqa: E402
+from harness.fake import reply  # noqa: E402
 
 MIB = 1 << 20
 COMMITS = 1  # of the flags of a pull
+SEARCH = 29
 
 
 def endless(size, batch):
@@ -65,6 +67,20 @@ def _():
         with Scene(endless(1, 1000), hang_at="hang", quiet=True, close_ms=100, threads=1, max_messages=1, **options) as scene:
             process.wait_until(lambda s=scene, n=wanted: s.puppet.call("stats", name="c")["received"] == n, 10, "the first pull")
             tap.equal({each.ext["maxMsgNums"] for each in scene.broker.of(PULL)}, {str(wanted)}, "asked for")
+
+
+@tap.test("a new group that begins at a time begins half an hour ago, or when it is told")
+def _():
+    for told in (None, 1234567890123):
+        def other(request):
+            if request.code == QUERY:
+                return reply(code=22)
+            return reply(ext={"offset": 3}) if request.code == SEARCH else fake
+        with Scene(then(found(record(3, b"a"), next_=4)), other=other, from_="timestamp", start_ms=told) as scene:
+            scene.wait("a")
+            [asked] = [int(each.ext["timestamp"]) for each in scene.broker.of(SEARCH) if each.ext["topic"] == "T"]
+            wanted = told or int(time.time() * 1000) - 30 * 60 * 1000
+            tap.check(abs(asked - wanted) < (60000 if told is None else 1), "asked for %d, wanted %d" % (asked, wanted))
 
 
 # From a replica ------------------------------------------------------------------------------------------------------

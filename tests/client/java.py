@@ -108,6 +108,27 @@ def _():
     c().call("stop", name=consumer)
 
 
+@tap.test("transactions: what C commits Java receives, what Java commits C receives; what is rolled back nobody does")
+def _():
+    topic, back = unique("Decided"), unique("DecidedByJava")
+    c().call("producer", name="decides", group=unique("decides"), check=True, timeout_ms=10000)
+    for number, decision in enumerate(("commit", "rollback", "commit")):
+        c().call("transaction", name="decides", decision=decision, messages=[numbered(topic, number, b"t%d" % number)])
+    listener = java.Listener(jvm(), unique("decided"), topic=topic, group=unique("decided_group"))
+    listener.wait_all([0, 2])
+    tap.equal((sorted(listener.numbers()), {each["intact"] for each in listener.received()}), ([0, 2], {True}), "at Java")
+    listener.stop()
+    transactor = unique("transactor")
+    jvm().call("transactor", producer=transactor, group=unique("transactors"), decides="commit,rollback")
+    jvm().call("transact", producer=transactor, topic=back, count=6)
+    process.wait_until(lambda: here().route(back), 10, "route")
+    consumer = consume("decided_c", back)
+    got = c().wait_messages(consumer, 3, 60)
+    check_whole(got)
+    tap.equal(sorted(int(each["properties"]["number"]) for each in got), [0, 2, 4], "at C")
+    c().call("stop", name=consumer)
+
+
 @tap.test("LB-3: members written in Java and in C share one group: each queue has one of them, nothing is lost or doubled")
 def _():
     topic, group = unique("Mixed"), unique("mixed")

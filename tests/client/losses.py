@@ -181,6 +181,52 @@ def _():
         tap.check(os.path.getsize(table) > 8, "they are in the table")
 
 
+class Shuffled(Relay):
+    """A line that brings frames in another order than they were sent, in both directions."""
+
+    def __init__(self, target, seed):
+        super().__init__("shuffled", "127.0.0.1:%d" % process.free_ports(1)[0], target)
+        chance = random.Random(seed)
+        self.late = lambda passed: chance.random() * 0.05 if chance.random() < 0.3 else 0
+
+    def calm(self):
+        self.late = lambda passed: 0
+
+
+@tap.test("consumers over a line that delays, halves and cuts, or reorders: each acknowledged message is handled, none after a close")
+def _():
+    for number, bad in enumerate((lambda target: Wire(target, SEED + 2, cut=0.05), lambda target: Shuffled(target, SEED + 3))):
+        with Daemon() as daemon, bad(daemon.broker) as line, Fake(routes({"vm": line.address})) as names:
+            tap.watch(daemon)
+            with remoting.Client(daemon.broker) as client:  # the topic, and its broker's name
+                client.request(remoting.SEND_MESSAGE_V2, *remoting.send_v2("Lossy", b"first"))
+            with remoting.Client(daemon.names) as client:
+                answer = client.request(remoting.GET_ROUTEINFO_BY_TOPIC, {"topic": "Lossy"})
+                names.answer = routes({answer.json()["queueDatas"][0]["brokerName"]: line.address})
+            c = tap.watch(puppet.start_c("c%d" % number, names.address))
+            c.call("producer", name="p", group="g", timeout_ms=4000, retries=5)
+            for each in ("one", "two"):
+                c.call("consumer", name=each, group="h", topic="Lossy", from_="first", client_timeout_ms=1000)
+            outcome = flood(c, "p", "Lossy", 5 if SLOW else 10, 100)
+
+            def handled(*members):
+                return {m["id"] for member in members for m in c.messages(member)}
+            good = [each for each, code in outcome.items() if code is None]
+            tap.check(len(good) > 100, "some got through: %d" % len(good))
+            line.calm()
+            process.wait_until(lambda: handled("one", "two") >= set(good), 60, "all that was acknowledged is handled")
+            c.call("stop", name="one", timeout=60)
+            before = len(c.messages("one"))
+            c.call("send", name="p", mode="async", messages=[puppet.message("Lossy", b"x", id="rest-%d" % i) for i in range(50)])
+            process.wait_until(lambda: handled("two") >= {"rest-%d" % i for i in range(50)}, 60, "the other has the rest")
+            c.end()
+            tap.equal(len(c.messages("one")), before, "deliveries to the closed one")
+            both = c.messages("one") + c.messages("two")
+            tap.note("%d acknowledged, %d deliveries" % (len(good) + 50, len(both)))
+            tap.unwatch(c)
+            tap.unwatch(daemon)
+
+
 @tap.test("DS-5 PR-1 every message of 10,000 that was acknowledged is found by its id after a kill (SYNC_FLUSH)")
 def _():
     if SLOW:

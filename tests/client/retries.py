@@ -111,6 +111,17 @@ def _():
         tap.check({each["code"] for each in scene.puppet.finish(number)} <= {CLOSED, TIMEOUT, LOST}, "codes")
 
 
+@tap.test("answers may come in any order: each is taken for its own message")
+def _():
+    with Scene(silent, timeout_ms=20000) as scene:
+        number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"x", id="m%d" % i)
+                                                                              for i in range(50)])
+        waiting = scene.broker.wait(remoting.SEND_MESSAGE_V2, 50)
+        for each in sorted(waiting, key=lambda q: zlib.crc32(id_of(q).encode())):
+            scene.broker.answer_late(each, sent(each, offset=int(id_of(each)[1:])))
+        tap.equal([each["offset"] for each in scene.puppet.finish(number)], list(range(50)), "places")
+
+
 @tap.test("other refusals are final, and say what the broker said")
 def _():
     for code in (3, 13, 26, 29, 215, 604):

@@ -2,7 +2,8 @@
 
 `Relay(listen, target)` accepts on one address, connects each connection to the other and copies frames both ways
 unchanged. It appends a `Passed` for each to `frames`, in the order of arrival. Those for which `lose(passed)` is true go
-no further; `cut(number)` ends a connection. It runs in daemon threads of the test program and ends with `close()`. Close it before the server behind it is
+no further; those for which `late(passed)` gives seconds go on that much later, behind others perhaps; `cut(number)` ends a
+connection. It runs in daemon threads of the test program and ends with `close()`. Close it before the server behind it is
 killed: a Java client that is accepted and then dropped dials again at once, without end.
 """
 
@@ -33,7 +34,7 @@ class Relay:
     def __init__(self, name, listen, target, frames=None):
         self.name, self.target = name, remoting.split_address(target)
         self.frames = [] if frames is None else frames
-        self.lose = lambda passed: False
+        self.lose, self.late = lambda passed: False, lambda passed: 0
         self.sockets, self.numbers, self.pairs = [], itertools.count(1), {}
         self.listener = socket.create_server(remoting.split_address(listen))
         self.address = "%s:%d" % self.listener.getsockname()[:2]
@@ -58,18 +59,30 @@ class Relay:
                 threading.Thread(target=self._copy, args=(number, source, sink, to_server), daemon=True).start()
 
     def _copy(self, number, source, sink, to_server):
-        buffer = remoting.FrameBuffer()
+        buffer, key = remoting.FrameBuffer(), threading.Lock()
         try:
             while data := source.recv(65536):
                 buffer.feed(data)
                 while whole := buffer.pop():
                     passed = Passed(time.monotonic(), self.name, number, to_server, whole)
                     self.frames.append(passed)
-                    if not self.lose(passed):
-                        sink.sendall(whole)
+                    if self.lose(passed):
+                        continue
+                    if pause := self.late(passed):
+                        threading.Timer(pause, self._send, (sink, key, whole)).start()
+                    else:
+                        self._send(sink, key, whole)
         except OSError:
             pass
         self.cut(number)
+
+    @staticmethod
+    def _send(sink, key, whole):
+        with key:
+            try:
+                sink.sendall(whole)
+            except OSError:
+                pass  # whoever reads from it hears of it
 
     def cut(self, number):
         """End one connection, on both sides."""
