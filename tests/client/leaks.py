@@ -19,7 +19,7 @@ from interop.stage import unique  # noqa: E402
 
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible",
             "--show-leak-kinds=definite,indirect,possible", "--num-callers=25", "--fair-sched=yes"]
-here = plays.Once(lambda: stage.Stage())
+here = plays.Once(plays.stage)
 
 
 def start(name):
