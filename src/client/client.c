@@ -322,6 +322,7 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
     client->identity = 1;
     list_init(&client->gone);
     list_init(&client->calls.by_deadline);
+    client->spare = buf_upto(FRAME_MAX);
     /* It reads however much waits to be written: two sides that each wait for the other to read
      * would wait for ever. What is under way is bounded by the producers. */
     client->limits =

@@ -287,8 +287,7 @@ struct omq_client {
 
     /* The loop's own. */
     struct calls calls;
-    uint8_t *spare; /* peer.c: what one header at a time needs */
-    size_t spare_size;
+    struct buf spare;    /* peer.c: what one header at a time needs */
     struct map peers;    /* address → struct peer */
     struct list leaving; /* peers that were told to go away: peer.c */
     struct map routes;   /* topic → struct route_entry */

@@ -323,37 +323,19 @@ static void frame_take(struct peer *peer, const struct head *head, struct bytes 
         conn_close(peer->conn, "everything was answered");
 }
 
-/* Room for text that has to be unescaped: one for all answers, as big as the biggest header was. */
-static enum err spare_need(struct omq_client *client, size_t size)
-{
-    if (client->spare && size <= client->spare_size)
-        return OK;
-    uint8_t *grown = realloc(client->spare, size + 1);
-    if (!grown)
-        return ERR_NO_MEMORY;
-    client->spare = grown;
-    client->spare_size = size;
-    return OK;
-}
-
 static size_t peer_input(void *user, struct conn *conn, struct bytes in)
 {
     struct peer *peer = user;
     size_t used = 0;
     while (used < in.len && conn_is_open(conn)) {
         struct frame frame;
+        struct head head;
         size_t need;
-        enum err err = frame_split(bytes_from(in, used), &frame, &need);
+        enum err err = frame_next(bytes_from(in, used), &peer->client->spare, &frame, &head, &need);
         if (err == ERR_INCOMPLETE) {
             conn_need(conn, need);
             break;
         }
-        if (!err)
-            err = spare_need(peer->client, frame.head.len);
-        struct wr spare = wr_over(peer->client->spare, err ? 0 : frame.head.len);
-        struct head head;
-        if (!err)
-            err = head_decode(&frame, &spare, &head);
         if (err) {
             conn_close(conn, "its answer cannot be read");
             break;
@@ -655,7 +637,7 @@ void calls_close(struct omq_client *client)
 {
     struct calls *calls = &client->calls;
     invariant(list_empty(&calls->by_deadline)); /* they went with their peers */
-    free(client->spare);
+    buf_clear(&client->spare);
     free(calls->slots);
     free(calls->turns);
     free(calls->free);

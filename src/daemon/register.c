@@ -33,6 +33,7 @@ struct registrar {
     struct registrar_options options;
     struct timer *timer, *lookup_timer;
     int32_t next_opaque;
+    struct buf spare; /* what one header at a time needs */
     struct post changed, watched;
     atomic_bool changed_posted, watch_posted;
     bool leaving;
@@ -228,18 +229,12 @@ static size_t server_input(void *user, struct conn *conn, struct bytes in)
     while (used < in.len) {
         struct frame frame;
         size_t need;
-        enum err err = frame_split(bytes_from(in, used), &frame, &need);
+        struct head head;
+        enum err err = frame_next(bytes_from(in, used), &s->registrar->spare, &frame, &head, &need);
         if (err == ERR_INCOMPLETE) {
             conn_need(conn, need);
             break;
         }
-        cleanup(free_at) uint8_t *room = err ? NULL : malloc(frame.head.len + 1);
-        if (!err && !room)
-            err = ERR_NO_MEMORY;
-        struct wr spare = wr_over(room, err ? 0 : frame.head.len);
-        struct head head;
-        if (!err)
-            err = head_decode(&frame, &spare, &head);
         if (err) {
             conn_close(conn, "the name server's answer cannot be read");
             break;
@@ -329,6 +324,7 @@ enum err registrar_open(const struct registrar_options *options, struct registra
     if (!r)
         return ERR_NO_MEMORY;
     r->options = *options;
+    r->spare = buf_upto(FRAME_MAX);
     r->changed.run = changed_here;
     r->watched.run = watched_here;
     enum err err = timer_open(options->loop, period, r, &r->timer);
@@ -371,5 +367,7 @@ void registrar_close(struct registrar *r)
 {
     for (size_t i = 0; r && i < r->n; i++)
         lookup_close(r->servers[i].lookup);
+    if (r)
+        buf_clear(&r->spare);
     free(r);
 }

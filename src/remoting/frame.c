@@ -44,6 +44,20 @@ enum err frame_split(struct bytes in, struct frame *out, size_t *need)
     return OK;
 }
 
+enum err frame_next(struct bytes in, struct buf *spare, struct frame *frame, struct head *head,
+                    size_t *need)
+{
+    enum err err = frame_split(in, frame, need);
+    if (err)
+        return err;
+    spare->len = 0;
+    uint8_t *room = buf_space(spare, frame->head.len + 1);
+    if (!room)
+        return spare->err;
+    struct wr w = wr_over(room, frame->head.len);
+    return head_decode(frame, &w, head);
+}
+
 enum err head_decode(const struct frame *frame, struct wr *spare, struct head *out)
 {
     return frame->form == HEAD_JSON ? head_decode_json(frame->head, spare, out)

@@ -30,6 +30,36 @@ static void cuts_a_frame(void **state)
     assert_int_equal(f.size, 8);
 }
 
+/* One buffer serves all frames of a stream, whatever their sizes. */
+static void takes_frame_after_frame(void **state)
+{
+    (void)state;
+    struct bytes one = vector_load("send_message_v2_json_request");
+    static const char two[] = "\0\0\0\x29\0\0\0\x21{\"code\":7,\"remark\":\"a\\n\\u00fc b\"}bodi";
+    cleanup(free_at) uint8_t *stream = malloc(one.len + sizeof two - 1);
+    assert_non_null(stream);
+    memcpy(stream, one.at, one.len);
+    memcpy(stream + one.len, two, sizeof two - 1);
+    struct bytes in = bytes_of(stream, one.len + sizeof two - 1);
+    struct buf spare = buf_upto(FRAME_MAX);
+    struct frame frame;
+    struct head head;
+    size_t need;
+    assert_int_equal(frame_next(in, &spare, &frame, &head, &need), OK);
+    assert_int_equal(head.code, 310);
+    in = bytes_from(in, frame.size);
+    assert_int_equal(frame_next(in, &spare, &frame, &head, &need), OK);
+    assert_int_equal(head.code, 7);
+    assert_bytes_equal(head.remark, BYTES("a\n\xc3\xbc b"));
+    assert_bytes_equal(frame.body, BYTES("bodi"));
+    in = bytes_from(in, frame.size);
+    assert_int_equal(frame_next(in, &spare, &frame, &head, &need), ERR_INCOMPLETE);
+    assert_int_equal(frame_next(BYTES("\0\0\0\6\0\0\0\2{]"), &spare, &frame, &head, &need),
+                     ERR_MALFORMED);
+    buf_clear(&spare);
+    vector_free(one);
+}
+
 /* Of every vector; `need` is what the frame has as soon as four bytes are there. */
 static void asks_for_what_is_missing(void **state)
 {
@@ -145,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cuts_a_frame),
+        cmocka_unit_test(takes_frame_after_frame),
         cmocka_unit_test(asks_for_what_is_missing),
         cmocka_unit_test(refuses_lengths_that_lie),
         cmocka_unit_test(bounds_the_size),

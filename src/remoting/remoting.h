@@ -12,6 +12,7 @@
 #ifndef REMOTING_REMOTING_H
 #define REMOTING_REMOTING_H
 
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
 
@@ -56,6 +57,12 @@ struct head {
 must_check enum err head_decode(const struct frame *frame, struct wr *spare, struct head *out);
 must_check enum err head_decode_json(struct bytes in, struct wr *spare, struct head *out);
 must_check enum err head_decode_binary(struct bytes in, struct head *out);
+
+/* Both at once, for readers that take the frames of a stream one by one: `spare` is one buffer for
+ * all of them, which grows to the biggest header; the head is good until the next call. What
+ * frame_split and head_decode say, and ERR_NO_MEMORY. */
+must_check enum err frame_next(struct bytes in, struct buf *spare, struct frame *frame,
+                               struct head *head, size_t *need);
 
 /* The value of a field, or {NULL, 0}; the last of equal names wins. */
 struct bytes head_field(const struct head *head, struct bytes name);
