@@ -510,14 +510,15 @@ OMQ_API int omq_offset_at(struct omq_client *client, const struct omq_queue *que
 OMQ_API int omq_view(struct omq_client *client, const char *topic, const char *offset_id,
                      struct omq_delivery **out, struct omq_error *why);
 
-/* Since the client was opened, but for `connections` and `waiting`, which are as of now. */
+/* Since the client was opened, but for `connections`, `waiting` and `kept`, which are as of now. */
 struct omq_stats {
     uint64_t sent, send_retries, send_failures; /* messages, tries beyond the first, messages */
     uint64_t received, handled;                 /* messages from brokers; those that are done */
     uint64_t sent_back, dead; /* given back to brokers; of these, for the last time */
     uint64_t connections, reconnects;
     uint64_t waiting; /* messages here that no handler has seen yet */
-    uint64_t reserved[7];
+    uint64_t kept;    /* messages in the retry tables of its producers */
+    uint64_t reserved[6];
 };
 OMQ_API void omq_client_stats(const struct omq_client *client, struct omq_stats *out);
 

@@ -431,5 +431,6 @@ void omq_client_stats(const struct omq_client *client, struct omq_stats *out)
         .sent_back = atomic_load(&client->stats.sent_back),
         .dead = atomic_load(&client->stats.dead),
         .waiting = atomic_load(&client->stats.waiting),
+        .kept = atomic_load(&client->stats.kept),
     };
 }

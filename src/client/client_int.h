@@ -302,7 +302,7 @@ struct omq_client {
 
     struct {
         _Atomic uint64_t sent, retries, failures, connections, reconnects;
-        _Atomic uint64_t received, handled, sent_back, dead, waiting;
+        _Atomic uint64_t received, handled, sent_back, dead, waiting, kept;
     } stats;
 };
 

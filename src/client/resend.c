@@ -30,6 +30,13 @@ static void timer_make(void *user)
         resend->timer = NULL; /* no memory, which resend_open sees */
 }
 
+static void resend_free(struct resend *resend)
+{
+    kept_close(resend->kept);
+    buf_clear(&resend->room);
+    free(resend);
+}
+
 enum err resend_open(struct omq_producer *producer, struct omq_error *why)
 {
     const struct omq_producer_options *o = &producer->options;
@@ -44,11 +51,13 @@ enum err resend_open(struct omq_producer *producer, struct omq_error *why)
         client_on_loop(producer->client, timer_make, resend);
         err = resend->timer ? OK : ERR_NO_MEMORY;
     }
-    if (err)
-        resend_close(resend);
-    else
-        producer->resend = resend;
-    return err;
+    if (err) {
+        resend_free(resend);
+        return err;
+    }
+    atomic_fetch_add(&producer->client->stats.kept, kept_waiting(resend->kept));
+    producer->resend = resend;
+    return OK;
 }
 
 void resend_start(struct resend *resend)
@@ -67,9 +76,8 @@ void resend_close(struct resend *resend)
 {
     if (!resend)
         return;
-    kept_close(resend->kept);
-    buf_clear(&resend->room);
-    free(resend);
+    atomic_fetch_sub(&resend->producer->client->stats.kept, kept_waiting(resend->kept));
+    resend_free(resend);
 }
 
 /* ---- keeping ---- */
@@ -85,11 +93,15 @@ bool resend_keep(const struct job *job)
     const struct resend *resend = job->producer->resend;
     if (!resend || !may_pass(job->code) || job->pinned_id >= 0 || job->sharded)
         return false;
-    return kept_add(resend->kept, &(struct kept_record){.sys_flag = job->sys_flag,
-                                                        .flag = job->flag,
-                                                        .topic = job->topic,
-                                                        .props = job->props,
-                                                        .body = job->body});
+    const struct kept_record record = {.sys_flag = job->sys_flag,
+                                       .flag = job->flag,
+                                       .topic = job->topic,
+                                       .props = job->props,
+                                       .body = job->body};
+    if (!kept_add(resend->kept, &record))
+        return false;
+    atomic_fetch_add(&job->producer->client->stats.kept, 1);
+    return true;
 }
 
 /* ---- sending again, on the loop ---- */
@@ -144,8 +156,10 @@ static void resend_turn(void *user)
 void resend_over(const struct job *job)
 {
     struct resend *resend = job->producer->resend;
-    if (job->code == OMQ_OK)
+    if (job->code == OMQ_OK) {
         kept_sent(resend->kept, resend->at);
+        atomic_fetch_sub(&job->producer->client->stats.kept, 1);
+    }
     if (!resend->timer || job->producer->closing || job->producer->leaving)
         return;
     if (may_pass(job->code) || kept_waiting(resend->kept) == 0) {

@@ -121,6 +121,16 @@ def _():
     tap.equal({record.body for record in stored(unique("Async"))}, {b"hello %d" % i for i in range(500)}, "messages")
 
 
+@tap.test("example send_kept: what no broker takes is in a file, and is sent by the next one")
+def _():
+    table, lines = process.temp_folder() + "/table", "".join("line %d\n" % i for i in range(20))
+    out = run(EXAMPLES / "send_kept", "127.0.0.1:1", unique("Kept"), table, stdin=lines)
+    tap.equal(out, "0 stored, 20 kept, 0 failed\n", "output without a broker")
+    tap.equal(example("send_kept", unique("Kept"), table, stdin="last\n"), "1 stored, 0 kept, 0 failed\n", "output")
+    tap.equal(sorted(record.body for record in stored(unique("Kept"))),
+              sorted([b"last", *[b"line %d" % i for i in range(20)]]), "messages")
+
+
 @tap.test("example send_batch: lines in few requests")
 def _():
     out = example("send_batch", unique("Lines"), stdin="".join("line %d\n" % i for i in range(2500))).splitlines()

@@ -219,6 +219,7 @@ static int play_stats(struct command *c)
     json_int_member(&w, "sent_back", (int64_t)s.sent_back);
     json_int_member(&w, "dead", (int64_t)s.dead);
     json_int_member(&w, "waiting", (int64_t)s.waiting);
+    json_int_member(&w, "kept", (int64_t)s.kept);
     json_close(&w);
     return OMQ_OK;
 }
