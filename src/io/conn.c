@@ -7,8 +7,8 @@
 
 static void on_io(uv_poll_t *poll, int status, int events);
 static void on_closed(uv_handle_t *handle);
-static void mark_dirty(struct conn *conn);
 static void check_output(struct conn *conn);
+static bool all_sent(const struct conn *conn);
 static void start_lingering(struct conn *conn);
 static void set_events(struct conn *conn);
 
@@ -38,7 +38,18 @@ static void discard(struct conn *conn)
         atomic_fetch_sub(&conn->limits->conns, 1);
     if (conn->dial)
         dial_lost(conn->dial, false);
+    secure_free(conn);
     free(conn);
+}
+
+void conn_announce(struct conn *conn)
+{
+    if (conn->dial)
+        dial_connected(conn->dial);
+    conn->user = conn->ops->opened(conn->context, conn);
+    conn->announced = conn->user != NULL;
+    if (!conn->announced)
+        conn_close(conn, "refused");
 }
 
 /* Loop: the connection's home, from here on. */
@@ -55,11 +66,10 @@ void conn_adopt(struct loop *loop, struct conn *conn)
     loop_expect_idle(loop, conn->limits->idle_ms);
     conn->active_ns = loop->tick_ns;
     set_events(conn);
-
-    conn->user = conn->ops->opened(conn->context, conn);
-    conn->announced = conn->user != NULL;
-    if (!conn->announced)
-        conn_close(conn, "refused");
+    if (conn->secure && conn->secure->calling)
+        secure_call(conn);
+    else
+        conn_announce(conn);
 }
 
 void conn_close(struct conn *conn, const char *reason)
@@ -74,6 +84,8 @@ void conn_close(struct conn *conn, const char *reason)
     list_remove(&conn->by_resumed);
     list_remove(&conn->by_linger);
     out_clear(&conn->out, &conn->loop->pool);
+    if (conn->secure)
+        out_clear(&conn->secure->wire, &conn->loop->pool);
     /* The kept input stays: we may be inside `input`, which reads it. */
     uv_close((uv_handle_t *)&conn->poll, on_closed);
     (void)close(conn->fd);
@@ -87,8 +99,10 @@ void conn_finish(struct conn *conn, const char *reason)
     loop_here(conn->loop);
     conn->state = CONN_FINISHING;
     conn->reason = reason;
+    if (conn->secure && conn->secure->state < SECURE_ON)
+        out_clear(&conn->out, &conn->loop->pool); /* nobody reads on, so it could never leave */
     list_remove(&conn->by_resumed);
-    mark_dirty(conn);
+    conn_mark_dirty(conn);
 }
 
 static const char *retired_reason(const struct conn *conn)
@@ -105,7 +119,7 @@ void conn_retire(struct conn *conn)
     if (conn->holders == 1)
         conn_finish(conn, retired_reason(conn));
     else
-        mark_dirty(conn);
+        conn_mark_dirty(conn);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -119,8 +133,12 @@ static void on_closed(uv_handle_t *handle)
         atomic_fetch_sub(&conn->limits->conns, 1);
     if (conn->announced)
         conn->ops->closed(conn->user, conn, conn->reason);
-    if (conn->dial)
+    if (conn->dial && conn->secure && !conn->secure->was_on)
+        dial_refused(conn->dial, conn->reason);
+    else if (conn->dial)
         dial_lost(conn->dial, conn->heard);
+    secure_free(conn); /* with the words of `reason`, perhaps */
+    conn->reason = NULL;
     if (loop->draining && list_empty(&loop->conns))
         loop_wake(loop);
     conn_drop(conn);
@@ -253,22 +271,32 @@ static void keep(struct conn *conn, struct bytes rest)
     conn->kept_len = rest.len;
 }
 
+/* Java's server, and ours, hang up without a word on a plain peer where they demand TLS. */
+static const char *gone_reason(const struct conn *conn, bool reset)
+{
+    if (conn->dial && !conn->heard && !conn->secure)
+        return "the peer hung up without a word; perhaps it demands TLS";
+    return reset ? "reset by the peer" : "closed by the peer";
+}
+
 /* The peer may have closed only its own half. What it is still owed leaves first: those who hold
  * the connection have an answer on the way. */
-static void end_of_input(struct conn *conn)
+void conn_end_of_input(struct conn *conn)
 {
     conn->eof = true;
     if (conn->state == CONN_OPEN && conn->holders > 1)
         conn_retire(conn);
-    else if (conn->state == CONN_OPEN && conn->out.first)
-        conn_finish(conn, "closed by the peer"); /* answers of this turn still leave */
+    else if (conn->state == CONN_OPEN && !all_sent(conn))
+        conn_finish(conn, gone_reason(conn, false)); /* answers of this turn still leave */
     else
-        conn_close(conn, "closed by the peer");
+        conn_close(conn, gone_reason(conn, false));
 }
 
 /* Returns 0 when there is nothing to look at. */
 static size_t receive(struct conn *conn, uint8_t *into, size_t room)
 {
+    if (conn->secure && conn->state == CONN_OPEN && !secure_is_plain(conn))
+        return secure_receive(conn, into, room);
     ssize_t n = recv(conn->fd, into, room, 0);
     if (n > 0) {
         conn->active_ns = conn->loop->tick_ns;
@@ -278,9 +306,9 @@ static size_t receive(struct conn *conn, uint8_t *into, size_t room)
         return (size_t)n;
     }
     if (n == 0)
-        end_of_input(conn);
+        conn_end_of_input(conn);
     else if (errno != EAGAIN && errno != EINTR)
-        conn_close(conn, errno == ECONNRESET ? "reset by the peer" : "read error");
+        conn_close(conn, errno == ECONNRESET ? gone_reason(conn, true) : "read error");
     return 0;
 }
 
@@ -321,16 +349,19 @@ static bool read_into_kept(struct conn *conn)
     return true;
 }
 
-/* Loop: home. The output has drained; goes on with input that was left because of it. */
-void conn_resume(struct conn *conn)
+static bool has_more(const struct conn *conn)
 {
-    if (conn->state != CONN_OPEN)
+    return conn->secure && conn->secure->more;
+}
+
+/* Another look without an event: its turn comes after everybody else's. */
+static void resume_later(struct conn *conn)
+{
+    if (conn->state != CONN_OPEN || conn->retired || conn->congested ||
+        link_in_list(&conn->by_resumed))
         return;
-    conn->left_over = false;
-    size_t used = offer(conn, bytes_of(conn->kept, conn->kept_len));
-    if (conn->state == CONN_OPEN)
-        shorten_kept(conn, used);
-    mark_dirty(conn); /* to read again, if that is the end of it */
+    list_add_tail(&conn->loop->resumed, &conn->by_resumed);
+    loop_wake(conn->loop);
 }
 
 /* Returns false when there was nothing to read or it is not the time to. */
@@ -340,7 +371,28 @@ static bool on_readable(struct conn *conn)
         return receive(conn, conn->loop->in, LOOP_IN_SIZE) > 0;
     if (conn->state != CONN_OPEN || conn->retired || conn->congested || conn->left_over)
         return false; /* events were set before that; the end of the turn puts them right */
-    return conn->kept_len <= FRONT_MAX ? read_through_loop(conn) : read_into_kept(conn);
+    bool some = conn->kept_len <= FRONT_MAX ? read_through_loop(conn) : read_into_kept(conn);
+    if (has_more(conn))
+        resume_later(conn);
+    return some;
+}
+
+/* Loop: home. Goes on with input that was left because of congestion, or with what TLS holds. */
+void conn_resume(struct conn *conn)
+{
+    if (conn->state != CONN_OPEN)
+        return;
+    if (!conn->left_over) {
+        (void)on_readable(conn);
+        return;
+    }
+    conn->left_over = false;
+    size_t used = offer(conn, bytes_of(conn->kept, conn->kept_len));
+    if (conn->state == CONN_OPEN)
+        shorten_kept(conn, used);
+    if (has_more(conn))
+        resume_later(conn);
+    conn_mark_dirty(conn); /* to read again, if that is the end of it */
 }
 
 /* What a peer sent before its reset can still be read, and may be a one-way request. */
@@ -349,7 +401,7 @@ static void on_reset(struct conn *conn)
     conn->events = 0; /* libuv has stopped watching */
     while (conn->state == CONN_OPEN && on_readable(conn))
         continue;
-    conn_close(conn, "reset by the peer");
+    conn_close(conn, gone_reason(conn, true));
 }
 
 static void on_io(uv_poll_t *poll, int status, int events)
@@ -362,7 +414,7 @@ static void on_io(uv_poll_t *poll, int status, int events)
     }
     if (events & UV_WRITABLE) {
         conn->blocked = false;
-        mark_dirty(conn);
+        conn_mark_dirty(conn);
     }
     if (events & UV_READABLE)
         (void)on_readable(conn);
@@ -374,7 +426,7 @@ static void on_io(uv_poll_t *poll, int status, int events)
 
 /* ---- output ---- */
 
-static void mark_dirty(struct conn *conn)
+void conn_mark_dirty(struct conn *conn)
 {
     if (conn->state != CONN_CLOSED && !link_in_list(&conn->by_dirty))
         list_add_tail(&conn->loop->dirty, &conn->by_dirty);
@@ -432,16 +484,16 @@ static void check_output(struct conn *conn)
     }
     if (queued > conn->limits->out_high)
         conn->congested = true;
-    mark_dirty(conn);
+    conn_mark_dirty(conn);
 }
 
 /* One system call, as a rule. Returns false when the connection was closed. */
-static bool send_queued(struct conn *conn)
+static bool send_queued(struct conn *conn, struct out *out)
 {
-    while (conn->out.first && !conn->blocked) {
+    while (out->first && !conn->blocked) {
         struct iovec parts[OUT_IOVECS];
         size_t total;
-        int n = out_gather(&conn->out, parts, OUT_IOVECS, &total);
+        int n = out_gather(out, parts, OUT_IOVECS, &total);
         struct msghdr msg = {.msg_iov = parts, .msg_iovlen = (size_t)n};
         ssize_t sent = n == 1 ? send(conn->fd, parts[0].iov_base, total, MSG_NOSIGNAL)
                               : sendmsg(conn->fd, &msg, MSG_NOSIGNAL);
@@ -454,28 +506,44 @@ static bool send_queued(struct conn *conn)
         }
         if (sent > 0) {
             conn->active_ns = conn->loop->tick_ns;
-            out_sent(&conn->out, &conn->loop->pool, (size_t)sent);
+            out_sent(out, &conn->loop->pool, (size_t)sent);
         }
         conn->blocked = sent < 0 || (size_t)sent < total;
     }
     return true;
 }
 
+/* The same for TLS, where what leaves is in another queue than what was written. */
+static bool send_sealed(struct conn *conn)
+{
+    struct out *wire = &conn->secure->wire;
+    do {
+        if (!secure_seal(conn) || !send_queued(conn, wire))
+            return false;
+    } while (conn->out.first && !conn->blocked && conn->secure->state == SECURE_ON);
+    if (!wire->first)
+        out_clear(wire, &conn->loop->pool);
+    return true;
+}
+
+static bool all_sent(const struct conn *conn)
+{
+    return !conn->out.first && !(conn->secure && conn->secure->wire.first);
+}
+
 /* Loop: home, at the end of a turn. */
 void conn_flush(struct conn *conn)
 {
-    if (!send_queued(conn))
+    if (conn->secure ? !send_sealed(conn) : !send_queued(conn, &conn->out))
         return;
     if (!conn->out.first)
         out_clear(&conn->out, &conn->loop->pool); /* also space that was taken and not used */
     if (conn->congested && conn->out.queued <= conn->limits->out_high / 2) {
         conn->congested = false;
-        if (conn->left_over && conn->state == CONN_OPEN && !conn->retired) {
-            list_add_tail(&conn->loop->resumed, &conn->by_resumed);
-            loop_wake(conn->loop);
-        }
+        if (conn->left_over || has_more(conn))
+            resume_later(conn);
     }
-    if (conn->state == CONN_FINISHING && !conn->out.first) {
+    if (conn->state == CONN_FINISHING && all_sent(conn)) {
         if (conn->eof)
             conn_close(conn, conn->reason);
         else

@@ -9,6 +9,7 @@
 #define PAUSE_MIN_MS   200 /* halved by the dice at most: 100 ms … 5 s */
 #define PAUSE_MAX_MS   5000
 #define CONNECT_MAX_MS 3000 /* the kernel's own patience is two minutes */
+#define SHAKE_CALL_MS  2500 /* less than the patience of most who wait for it: they are told why */
 #define HURRY_MS       50   /* attempts are at least so far apart */
 
 /* One try to connect. It has a handle of its own, because libuv lets go of a handle only later. */
@@ -28,6 +29,8 @@ struct dial {
     struct io_limits *limits;
     struct attempt *attempt; /* at most one of these two */
     struct conn *conn;
+    struct tls *tls; /* NULL: plain */
+    char *host;      /* whose certificate is expected; NULL: that of the address */
     uint64_t pause_ms;
     uint64_t tried_ns; /* when the last attempt began */
     struct dice dice;
@@ -72,7 +75,19 @@ void dial_retarget(struct dial *dial, const struct addr *addr)
 struct conn *dial_conn(struct dial *dial)
 {
     loop_here(dial->loop);
-    return dial->conn && conn_is_open(dial->conn) ? dial->conn : NULL;
+    const struct conn *conn = dial->conn;
+    bool of_use = conn && conn_is_open(conn) && (!conn->secure || conn->secure->was_on);
+    return of_use ? dial->conn : NULL;
+}
+
+enum err dial_secure(struct dial *dial, struct tls *tls, const char *host)
+{
+    loop_here(dial->loop);
+    invariant(!dial->tls);
+    if (host && !(dial->host = strdup(host)))
+        return ERR_NO_MEMORY;
+    dial->tls = tls_hold(tls);
+    return OK;
 }
 
 static void on_attempt_closed(uv_handle_t *handle)
@@ -91,7 +106,10 @@ static int end_attempt(struct dial *dial)
 
 static void on_dial_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct dial *dial = handle->data;
+    tls_close(dial->tls);
+    free(dial->host);
+    free(dial);
 }
 
 void dial_close(struct dial *dial)
@@ -142,6 +160,17 @@ void dial_hurry(struct dial *dial)
     (void)uv_timer_start(&dial->timer, on_timer, ago_ms < HURRY_MS ? HURRY_MS - ago_ms : 0, 0);
 }
 
+void dial_connected(struct dial *dial)
+{
+    (void)uv_timer_stop(&dial->timer);
+}
+
+void dial_refused(struct dial *dial, const char *reason)
+{
+    dial->conn = NULL;
+    attempt_failed(dial, reason);
+}
+
 /* Somebody who accepts and hangs up without a word is not called back eagerly. */
 void dial_lost(struct dial *dial, bool heard)
 {
@@ -157,6 +186,8 @@ static void on_timer(uv_timer_t *timer)
     if (dial->attempt) {
         (void)close(end_attempt(dial));
         attempt_failed(dial, "no answer to the call");
+    } else if (dial->conn) {
+        conn_close(dial->conn, "no answer to the TLS handshake; perhaps it does not offer TLS");
     } else if (!dial->loop->draining && !dial->loop->closing) {
         try_now(dial);
     }
@@ -195,15 +226,19 @@ static void on_connected(uv_poll_t *poll, int status, int events)
         return;
     }
     struct conn *conn = conn_create(fd, dial->ops, dial->context, dial->limits);
-    if (!conn) {
-        try_later(dial);
+    if (conn)
+        conn->peer = dial->addr;
+    if (!conn || (dial->tls && secure_open(conn, dial->tls, dial->host, true))) {
+        free(conn);
+        attempt_failed(dial, err_text(ERR_NO_MEMORY));
         return;
     }
     sock_no_delay(fd);
     conn->fd = take_fd(&fd);
-    conn->peer = dial->addr;
     conn->local = sock_name(conn->fd);
     conn->dial = dial;
     dial->conn = conn;
+    if (dial->tls)
+        (void)uv_timer_start(&dial->timer, on_timer, SHAKE_CALL_MS, 0);
     conn_adopt(dial->loop, conn);
 }

@@ -38,6 +38,7 @@ struct loop;
 struct conn;
 struct listener;
 struct dial;
+struct tls;
 
 /* ---- loops ---- */
 
@@ -82,7 +83,8 @@ struct conn_ops {
     size_t (*input)(void *user, struct conn *conn, struct bytes in);
     /* A new connection: returns its `user`, or NULL to refuse it. For a dial: it is connected. */
     void *(*opened)(void *context, struct conn *conn);
-    /* The last call for this user. Never from inside conn_close: until it comes, `user` is used. */
+    /* The last call for this user. Never from inside conn_close: until it comes, `user` is used.
+     * `reason` lasts as long as the call, here and below. */
     void (*closed)(void *user, struct conn *conn, const char *reason);
     /* For a dial, may be NULL: an attempt to connect has come to nothing. Another one follows. */
     void (*failed)(void *context, const char *reason);
@@ -160,6 +162,35 @@ struct conn *dial_conn(struct dial *dial); /* NULL while not connected */
  * made a moment ago. */
 void dial_hurry(struct dial *dial);
 void dial_close(struct dial *dial);
+
+/* ---- TLS ---- */
+
+/* Certificates, keys and whom to trust: read from files once, shared by any number of connections.
+ * A connection with TLS has the same face as a plain one; a port that offers it still serves plain
+ * peers, told from their first byte, unless it is `enforcing`. */
+enum tls_ask { TLS_ASK_NOT, TLS_ASK, TLS_DEMAND };
+
+struct tls_options {
+    const char *cert, *key; /* PEM files, the key without a password: who we are. A server's must */
+    const char *ca;         /* PEM file of authorities; NULL: the system's */
+    bool trust_all;         /* any certificate of the peer will do */
+    enum tls_ask ask;       /* of a server: whether its clients have to show who they are */
+};
+
+/* ERR_INVALID: a file is not what it should be, and `why` says which. */
+must_check enum err tls_open_client(const struct tls_options *options, struct tls **out,
+                                    struct fault *why);
+must_check enum err tls_open_server(const struct tls_options *options, struct tls **out,
+                                    struct fault *why);
+void tls_close(struct tls *tls); /* connections, dials and listeners that use it go on. Any thread.
+                                  */
+
+/* From its next connection on. Loop: loops[0], or before the loops run. */
+void listener_secure(struct listener *listener, struct tls *tls, bool enforcing);
+/* Before its first attempt, that is, right after dial_open. The certificate must be for `host`, or
+ * for the address where that is NULL. `opened` comes after the handshake, and `failed` when that
+ * has come to nothing. */
+must_check enum err dial_secure(struct dial *dial, struct tls *tls, const char *host);
 
 /* ---- names of machines ---- */
 

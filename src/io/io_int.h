@@ -145,6 +145,46 @@ void loop_wake(struct loop *loop);     /* another turn at once */
 void loop_expect_idle(struct loop *loop, uint64_t idle_ms);
 void loop_expect_linger(struct loop *loop);
 
+/* ---- secure.c: TLS on one connection ---- */
+
+struct tls *tls_hold(struct tls *tls); /* tls.c: one more who uses it. Any thread. */
+
+#define SHAKE_MAX_MS 10000u /* so long may a peer that has called us take for its handshake */
+
+enum secure_state { SECURE_UNKNOWN, SECURE_SHAKING, SECURE_ON, SECURE_OVER };
+
+struct secure {
+    struct tls *tls;
+    struct ssl_st *ssl; /* NULL while UNKNOWN */
+    enum secure_state state;
+    bool calling;   /* it was us who dialled */
+    bool enforcing; /* whoever speaks plainly is refused */
+    bool was_on;
+    bool more; /* to be read again without an event: what is there is in OpenSSL already */
+    bool bye;  /* our end has been said */
+    bool eof;  /* the socket is at its end */
+    int os;    /* errno of the socket, or 0 */
+    int ended; /* how reading ended, SSL_ERROR_…, or 0 */
+    unsigned long ended_code;
+    struct out wire; /* enciphered, on its way to the socket */
+    uint64_t until_ns;
+    char host[HOST_TEXT_MAX];
+    char where[HOST_TEXT_MAX + 8]; /* for sentences */
+    char why[400];                 /* the connection's reason, once it has failed */
+};
+
+/* Makes it a connection with TLS: `calling` whom, or to be told from its first byte. Any thread. */
+must_check enum err secure_open(struct conn *conn, struct tls *tls, const char *host, bool calling);
+void secure_free(struct conn *conn);
+void secure_call(struct conn *conn); /* begins the handshake of one that was dialled */
+/* True: its first byte has come and it is plain; then it has nothing to do with this file. */
+bool secure_is_plain(struct conn *conn);
+/* As recv, but 0 is also that it was closed or is being closed. */
+size_t secure_receive(struct conn *conn, uint8_t *into, size_t room);
+/* Enciphers what is queued, as far as it should. False: the connection was closed. */
+bool secure_seal(struct conn *conn);
+bool secure_overdue(const struct conn *conn, uint64_t now_ns); /* its handshake takes too long */
+
 /* ---- conn.c ---- */
 
 enum conn_state {
@@ -174,7 +214,8 @@ struct conn {
     size_t kept_len, kept_size;
     size_t need; /* input is not called with fewer bytes than this */
     struct out out;
-    uint64_t active_ns; /* loop->tick_ns when the last byte went either way */
+    struct secure *secure; /* NULL: plain */
+    uint64_t active_ns;    /* loop->tick_ns when the last byte went either way */
     uint64_t linger_until_ms;
 
     const struct conn_ops *ops;
@@ -199,11 +240,16 @@ void conn_flush(struct conn *conn);  /* taken from loop->dirty */
 /* Reads no more, because the loop drains or the peer has sent its end; ends when it is empty and
  * nobody holds it. */
 void conn_retire(struct conn *conn);
+void conn_announce(struct conn *conn);     /* tells its user that it is there */
+void conn_mark_dirty(struct conn *conn);   /* to be looked at when the turn ends */
+void conn_end_of_input(struct conn *conn); /* the peer has sent its end */
 
 /* ---- dial.c, listener.c ---- */
 
-void dial_lost(struct dial *dial, bool heard); /* its connection is over */
-void dial_close_link(struct link *link);       /* for loop_close: a link of loop->dials */
+void dial_lost(struct dial *dial, bool heard);            /* its connection is over */
+void dial_connected(struct dial *dial);                   /* its connection is of use */
+void dial_refused(struct dial *dial, const char *reason); /* it never came to be of use */
+void dial_close_link(struct link *link); /* for loop_close: a link of loop->dials */
 void listener_close_link(struct link *link);
 
 /* ---- socket.c ---- */

@@ -18,6 +18,8 @@ struct listener {
     const struct conn_ops *ops;
     void *context;
     struct io_limits *limits;
+    struct tls *tls; /* NULL: not offered */
+    bool enforcing;
     struct log_limit refused, exhausted;
     unsigned open_handles; /* freed when libuv has let go of both */
     size_t next, n_loops;
@@ -109,8 +111,18 @@ const struct addr *listener_addr(const struct listener *listener)
 static void on_closed(uv_handle_t *handle)
 {
     struct listener *listener = handle->data;
-    if (--listener->open_handles == 0)
-        free(listener);
+    if (--listener->open_handles > 0)
+        return;
+    tls_close(listener->tls);
+    free(listener);
+}
+
+void listener_secure(struct listener *listener, struct tls *tls, bool enforcing)
+{
+    loop_here(listener->loops[0]);
+    tls_close(listener->tls);
+    listener->tls = tls_hold(tls);
+    listener->enforcing = enforcing;
 }
 
 void listener_close(struct listener *listener)
@@ -151,6 +163,16 @@ static void rest_a_while(struct listener *listener)
     (void)uv_timer_start(&listener->rest, on_rested, REST_MS, 0);
 }
 
+static bool offer_tls(const struct listener *listener, struct conn *conn)
+{
+    if (!listener->tls)
+        return true;
+    if (secure_open(conn, listener->tls, NULL, false))
+        return false;
+    conn->secure->enforcing = listener->enforcing;
+    return true;
+}
+
 static void deal_out(struct listener *listener, int fd, const union sock *peer)
 {
     struct io_limits *limits = listener->limits;
@@ -164,14 +186,16 @@ static void deal_out(struct listener *listener, int fd, const union sock *peer)
         return;
     }
     struct conn *conn = conn_create(fd, listener->ops, listener->context, limits);
-    if (!conn) {
+    if (conn)
+        conn->peer = addr_from_sockaddr(&peer->any);
+    if (!conn || !offer_tls(listener, conn)) {
         atomic_fetch_sub(&limits->conns, 1);
         (void)close(fd);
+        free(conn);
         return;
     }
     sock_no_delay(fd);
     conn->counted = true;
-    conn->peer = addr_from_sockaddr(&peer->any);
     conn->local = sock_name(fd);
     conn->loop = listener->loops[listener->next];
     listener->next = (listener->next + 1) % listener->n_loops;

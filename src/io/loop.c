@@ -356,6 +356,10 @@ static void on_idle_tick(uv_timer_t *uv)
     }
     list_each(k, &loop->conns) {
         struct conn *conn = list_entry(k, struct conn, by_loop);
+        if (secure_overdue(conn, now) && since < SHAKE_MAX_MS * 1000000ull / 2) {
+            conn_close(conn, "the TLS handshake took too long");
+            continue;
+        }
         uint64_t idle_ns = conn->limits->idle_ms * 1000000u;
         if (idle_ns == 0 || since > idle_ns / 2)
             continue;

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define AWAIT_MS  20000
@@ -84,9 +85,9 @@ struct house {
 
     struct tally opened, closed, frames, inputs, congested, released, drained;
     bool ignores_congestion, refuses;
-    atomic_uint turns;               /* of the first loop */
-    struct conn *_Atomic last;       /* the latest opened; touched on its loop only */
-    const char *_Atomic last_reason; /* of the latest closed: read after awaiting `closed` */
+    atomic_uint turns;         /* of the first loop */
+    struct conn *_Atomic last; /* the latest opened; touched on its loop only */
+    char last_reason[400];     /* of the latest closed: read after awaiting `closed` */
     struct conn *deferred[64];
     size_t n_deferred;
 };
@@ -191,8 +192,11 @@ static inline void *house_opened(void *context, struct conn *conn)
 static inline void house_closed(void *user, struct conn *conn, const char *reason)
 {
     struct house *house = user;
-    house->last_reason = reason;
-    tally_add(&house->closed);
+    room_enter(&house->closed.room);
+    (void)snprintf(house->last_reason, sizeof house->last_reason, "%s", reason);
+    house->closed.n++;
+    room_tell(&house->closed.room);
+    room_leave(&house->closed.room);
 }
 
 static const struct conn_ops house_ops = {house_input, house_opened, house_closed};
