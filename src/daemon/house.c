@@ -439,6 +439,8 @@ enum err house_open(const struct house_options *options, struct house **out, str
     enum err err = open_loops(h, why);
     if (!err)
         err = bind_ports(h, why);
+    if (!err)
+        err = house_open_tls(h, why);
     if (!err && options->broker)
         err = find_name_servers(h, why);
     if (!err)
@@ -470,6 +472,7 @@ static void close_network(struct house *h)
     if (h->main_loop)
         loop_close(h->main_loop); /* with timers and dials */
     registrar_close(h->registrar);
+    tls_close(h->tls_spoken);
     watch_close(h->watch);
     door_close(h->door);
 }

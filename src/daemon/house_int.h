@@ -55,6 +55,7 @@ struct house {
     struct addr names_addr, broker_addr;               /* where they listen */
     struct name_server name_servers[ADDRESSES_MAX];    /* the one of this house first */
     size_t n_name_servers;
+    struct tls *tls_spoken; /* with name servers; NULL: none */
     struct registrar *registrar;
     struct watch *watch; /* of topics elsewhere; NULL while the name server is here */
     struct broker_out out;
@@ -76,6 +77,10 @@ struct house {
     bool flush_runs, keeper_runs, services_run;
     size_t floors_run;
 };
+
+/* tls.c: after the ports were bound; and what SIGHUP means, on the main loop. */
+must_check enum err house_open_tls(struct house *h, struct fault *why);
+must_check enum err house_watch_tls(struct house *h);
 
 /* run.c: door_options.await_saved. Any thread. */
 void house_await_saved(void *house, struct saved_wait *wait);

@@ -5,6 +5,7 @@
 #include "remoting/remoting.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ struct server {
     const char *host;      /* its name; empty: none */
     struct lookup *lookup; /* under way, or NULL */
     bool registered;       /* by the present connection */
+    char why[400];         /* the last attempt to connect has come to nothing */
     struct log_limit lost, refused;
 };
 
@@ -248,7 +250,14 @@ static size_t server_input(void *user, struct conn *conn, struct bytes in)
     return used;
 }
 
-static const struct conn_ops server_ops = {server_input, server_connected, server_lost};
+static void server_failed(void *context, const char *reason)
+{
+    struct server *s = context;
+    (void)snprintf(s->why, sizeof s->why, "%s", reason);
+}
+
+static const struct conn_ops server_ops = {server_input, server_connected, server_lost,
+                                           server_failed};
 
 static void period(void *user)
 {
@@ -260,7 +269,8 @@ static void period(void *user)
         addr_format(&r->servers[i].addr, addr);
         if (!r->servers[i].conn)
             log_limited(r->options.log, &r->servers[i].lost, LOG_WARN,
-                        "name server out of reach addr=%s action=\"trying again\"", addr);
+                        "name server out of reach addr=%s reason=%s action=\"trying again\"", addr,
+                        LOG_QUOTE(bytes_str(r->servers[i].why)));
     }
 }
 
@@ -339,6 +349,8 @@ enum err registrar_open(const struct registrar_options *options, struct registra
         names = names || s->host[0];
         r->n++;
         err = dial_open(options->loop, &s->addr, &server_ops, s, options->limits, &s->dial);
+        if (!err && options->tls)
+            err = dial_secure(s->dial, options->tls, s->host[0] ? s->host : NULL);
     }
     if (err) {
         give_up(r);

@@ -24,6 +24,7 @@ struct registrar_options {
     struct broker *broker;
     struct log *log;
     struct io_limits *limits;
+    struct tls *tls; /* spoken with the name servers; NULL: plain */
     const char *cluster, *name;
     struct addr advertised;
     /* brokerIP1=auto: each name server is told the address by which we have reached it, except the

@@ -411,6 +411,8 @@ static enum err open_timers(struct house *h)
         err = loop_on_signal(h->main_loop, SIGTERM, signalled, h);
     if (!err)
         err = loop_on_signal(h->main_loop, SIGINT, signalled, h);
+    if (!err)
+        err = house_watch_tls(h);
     if (err)
         return err;
     if (h->broker)
@@ -439,6 +441,7 @@ static enum err open_registrar(struct house *h, struct fault *why)
         .broker = h->broker,
         .log = &h->log,
         .limits = &h->limits,
+        .tls = h->tls_spoken,
         .cluster = s->cluster,
         .name = h->broker_name,
         .advertised = h->advertised,

@@ -12,6 +12,8 @@
 
 static const char *const flush_types[] = {"ASYNC_FLUSH", "SYNC_FLUSH", NULL};
 static const char *const broker_roles[] = {"ASYNC_MASTER", "SYNC_MASTER", "SLAVE", NULL};
+static const char *const tls_modes[] = {"disabled", "permissive", "enforcing", NULL};
+static const char *const tls_asks[] = {"none", "optional", "require", NULL};
 static const char *const request_modes[] = {"PULL", "POP", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 
@@ -220,6 +222,32 @@ static const struct conf_option options[] = {
     INT("outputMaxBytes", out_max_bytes, "67108864", 1048576, 16 * GIB,
         "a connection with more unsent output than this is closed"),
 
+    CHOICE("tls.server.mode", tls_mode, "permissive", tls_modes,
+           "once there is a certificate: permissive serves plain and TLS connections on the same "
+           "ports, enforcing refuses plain ones, disabled refuses TLS"),
+    TEXT("tls.server.certPath", tls_cert, "", NULL,
+         "PEM file of our certificate, with those that lead to its authority; read again on "
+         "SIGHUP, as the next two; empty: TLS is not offered"),
+    TEXT("tls.server.keyPath", tls_key, "", NULL, "PEM file of its key, without a password"),
+    TEXT("tls.server.trustCertPath", tls_trust, "", NULL,
+         "PEM file of authorities for clients' certificates; empty: the system's"),
+    CHOICE("tls.server.need.client.auth", tls_client_auth, "none", tls_asks,
+           "whether clients are asked for a certificate, or have to show one"),
+    BOOL("tls.server.authClient", tls_auth_client, "false",
+         "whether it must be signed by one of these authorities; false: any will do"),
+    BOOL("tls.test.mode.enable", tls_test, "false",
+         "offer TLS with a certificate made up at the start, whatever tls.server.certPath says: "
+         "for tests, since nobody can tell it from anybody else's (Apache: true)"),
+    BOOL("tls.enable", tls_enable, "false",
+         "speak TLS with the name servers to register with, the one in this process included"),
+    BOOL("tls.client.authServer", tls_auth_server, "false",
+         "whether their certificates have to be good, and for the name in namesrvAddr"),
+    TEXT("tls.client.trustCertPath", tls_own_trust, "", NULL,
+         "PEM file of authorities for that; empty: the system's"),
+    TEXT("tls.client.certPath", tls_own_cert, "", NULL,
+         "PEM file of the certificate to show to them, if they ask"),
+    TEXT("tls.client.keyPath", tls_own_key, "", NULL, "PEM file of its key"),
+
     LIVE_BOOL("autoCreateTopicEnable", auto_topics, "true",
               "create a topic when the first message for it arrives"),
     LIVE_BOOL("autoCreateSubscriptionGroup", auto_groups, "true",
@@ -400,6 +428,11 @@ uint32_t settings_delete_hours(const struct settings *s)
     return hours;
 }
 
+bool settings_offer_tls(const struct settings *s)
+{
+    return s->tls_mode != TLS_DISABLED && (s->tls_test || s->tls_cert[0] || s->tls_key[0]);
+}
+
 enum err settings_check(const struct settings *s, struct fault *why)
 {
     /* One that is not congested yet may be given one more answer, and that must not end it: the
@@ -410,5 +443,9 @@ enum err settings_check(const struct settings *s, struct fault *why)
                          "outputMaxBytes=%" PRId64 " is too little for outputHighBytes=%" PRId64
                          " and maxMessageSize=%" PRId64 ": it must be at least %" PRId64,
                          s->out_max_bytes, s->out_high_bytes, s->max_message_size, least);
+    if (s->tls_mode == TLS_ENFORCING && !settings_offer_tls(s))
+        return fault_set(why, ERR_INVALID,
+                         "tls.server.mode=enforcing needs a certificate: set tls.server.certPath "
+                         "and tls.server.keyPath");
     return OK;
 }

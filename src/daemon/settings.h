@@ -9,6 +9,7 @@
 #include "base/conf.h"
 
 enum flush_type { FLUSH_ASYNC, FLUSH_SYNC };
+enum tls_mode { TLS_DISABLED, TLS_PERMISSIVE, TLS_ENFORCING };
 enum broker_role { ROLE_ASYNC_MASTER, ROLE_SYNC_MASTER, ROLE_SLAVE };
 
 struct settings {
@@ -16,6 +17,12 @@ struct settings {
     char bind_address[CONF_TEXT_MAX];
     int64_t listen_port, names_port, io_threads, max_connections, idle_seconds;
     int64_t out_high_bytes, out_max_bytes;
+    /* TLS */
+    int tls_mode, tls_client_auth;
+    bool tls_test, tls_auth_client;
+    char tls_cert[CONF_TEXT_MAX], tls_key[CONF_TEXT_MAX], tls_trust[CONF_TEXT_MAX];
+    bool tls_enable, tls_auth_server; /* when we register with name servers */
+    char tls_own_cert[CONF_TEXT_MAX], tls_own_key[CONF_TEXT_MAX], tls_own_trust[CONF_TEXT_MAX];
     /* who we are */
     char names_addr[CONF_TEXT_MAX], cluster[CONF_TEXT_MAX], broker_name[CONF_TEXT_MAX],
         broker_ip1[CONF_TEXT_MAX];
@@ -68,6 +75,9 @@ uint32_t settings_delete_hours(const struct settings *settings);
 /* The delay ladder in ms, level 1 first; how many levels it has. */
 #define DELAY_LEVELS_MAX 64
 size_t settings_delays(const struct settings *settings, int64_t out[DELAY_LEVELS_MAX]);
+
+/* Whether TLS is offered to whoever connects. */
+bool settings_offer_tls(const struct settings *settings);
 
 /* What no key can be refused for alone. */
 must_check enum err settings_check(const struct settings *settings, struct fault *why);

@@ -172,6 +172,7 @@ enum tls_ask { TLS_ASK_NOT, TLS_ASK, TLS_DEMAND };
 
 struct tls_options {
     const char *cert, *key; /* PEM files, the key without a password: who we are. A server's must */
+    bool made_up;           /* of a server: a certificate that it signs itself, instead of these */
     const char *ca;         /* PEM file of authorities; NULL: the system's */
     bool trust_all;         /* any certificate of the peer will do */
     enum tls_ask ask;       /* of a server: whether its clients have to show who they are */

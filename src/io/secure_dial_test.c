@@ -210,6 +210,24 @@ static void who_trusts_all_is_content_with_anything(void **state)
     tally_await(&answered, 1);
 }
 
+/* Nobody can know it, and so only who trusts all is content. */
+static void a_made_up_certificate_is_as_good_as_none(void **state)
+{
+    (void)state;
+    house_open(&house);
+    struct tls *tls;
+    assert_int_equal(tls_open_server(&(struct tls_options){.made_up = true}, &tls, NULL), OK);
+    listener_secure(house.listener, tls, true);
+    tls_close(tls);
+    struct tls_options careful = trusting(), careless = {.trust_all = true};
+    call(listener_addr(house.listener), &careful, "localhost");
+    call(listener_addr(house.listener), &careless, "localhost");
+    house_run(&house);
+    tally_await(&failed, 1);
+    assert_non_null(strstr(failed_reason, "is not signed by an authority in "));
+    tally_await(&answered, 1);
+}
+
 static void a_certificate_of_ours_is_shown_where_it_is_demanded(void **state)
 {
     (void)state;
@@ -398,6 +416,7 @@ int main(void)
         TEST(an_old_certificate_is_refused_with_its_date),
         TEST(a_certificate_from_the_future_is_refused),
         TEST(who_trusts_all_is_content_with_anything),
+        TEST(a_made_up_certificate_is_as_good_as_none),
         TEST(a_certificate_of_ours_is_shown_where_it_is_demanded),
         TEST(without_one_the_refusal_says_so),
         TEST(a_wrong_one_is_refused_in_words),

@@ -144,13 +144,14 @@ def start_node(name, names):
     return Puppet(name, node_program(), names, {"TZ": "UTC"})
 
 
-def start_c(name, names, program=None):
-    """Around liboncemq; PUPPET names the program, which is built with everything else."""
+def start_c(name, names, program=None, **always):
+    """Around liboncemq; PUPPET names the program, which is built with everything else. `always` goes with every
+    command: options of all its clients."""
     program = program or os.environ.get("PUPPET")
     if not program:
         raise process.Failed("no puppet to lead: set PUPPET to the path of tests/client/puppet")
     known = pathlib.Path(__file__).resolve().parent.parent / "client" / "tsan.supp"
-    return Puppet(name, [program], names, {"TSAN_OPTIONS": "exitcode=66:suppressions=%s" % known})
+    return Puppet(name, [program], names, {"TSAN_OPTIONS": "exitcode=66:suppressions=%s" % known}, always)
 
 
 def message(topic, body=b"", **more):
@@ -162,8 +163,8 @@ def message(topic, body=b"", **more):
 class Puppet:
     """One running program and all it has said."""
 
-    def __init__(self, name, command, names, env):
-        self.name, self.names = name, names
+    def __init__(self, name, command, names, env, always=None):
+        self.name, self.names, self.always = name, names, always or {}
         self.home = process.temp_folder()
         self.child = process.Child(name, command, os.path.join(self.home, "%s.log" % name), stdin=subprocess.PIPE,
                                    env=dict(os.environ, HOME=self.home, **env), cwd=self.home)
@@ -202,7 +203,7 @@ class Puppet:
         """Give a command without waiting; returns its number for finish()."""
         self.calls += 1
         words = {key.rstrip("_"): value for key, value in args.items() if value is not None}
-        line = json.dumps({"id": self.calls, "do": do, "names": self.names, **words})
+        line = json.dumps({"id": self.calls, "do": do, "names": self.names, **self.always, **words})
         self.child.process.stdin.write(line.encode() + b"\n")
         self.child.process.stdin.flush()
         return self.calls

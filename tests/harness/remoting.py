@@ -429,12 +429,19 @@ class FrameBuffer:
 
 
 class Client:
-    """One blocking connection. Not for use by several threads."""
+    """One blocking connection. Not for use by several threads. `tls` is an ssl.SSLContext."""
 
-    def __init__(self, address, timeout=5.0):
+    def __init__(self, address, timeout=5.0, tls=None):
         self.timeout = timeout
         self.socket = socket.create_connection(split_address(address), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            plain = self.socket
+            try:
+                self.socket = tls.wrap_socket(plain, server_hostname=split_address(address)[0])
+            except OSError:
+                plain.close()
+                raise
         self.buffer = FrameBuffer()
         self.opaques = itertools.count(1)
         self.replies = {}

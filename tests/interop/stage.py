@@ -22,15 +22,17 @@ def unique(name):
 
 
 class Stage:
-    """The servers of one play, with the settings that both kinds understand under the same names."""
+    """The servers of one play, with the settings that both kinds understand under the same names. `properties` are for
+    the JVMs of Apache's."""
 
-    def __init__(self, settings=None, apache_only=None):
+    def __init__(self, settings=None, apache_only=None, properties=()):
         self.server = self.broker = None
         self.ours = not ENDPOINT
         if ENDPOINT == "apache":
-            self.server = tap.watch(apache.NameServer())
+            self.server = tap.watch(apache.NameServer(properties=properties))
             self.names = self.server.address
-            self.broker = tap.watch(apache.Broker(self.names, **{**(settings or {}), **(apache_only or {})}))
+            self.broker = tap.watch(apache.Broker(self.names, properties=properties,
+                                                  **{**(settings or {}), **(apache_only or {})}))
             self.broker.wait_registered(self.names)
         elif ENDPOINT:
             self.names = ENDPOINT

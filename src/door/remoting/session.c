@@ -78,8 +78,9 @@ static void refuse_frame(struct session *session, enum err err, struct bytes in)
     uint32_t length = in.len >= 4 ? load_u32(in.at) : 0;
     char detail[128];
     if (err == ERR_TOO_BIG && in.at[0] == 0x16)
-        (void)snprintf(detail, sizeof detail,
-                       "starts like a TLS handshake; TLS is not offered here");
+        (void)snprintf(
+            detail, sizeof detail,
+            "starts like a TLS handshake; TLS is not offered here (tls.server.certPath)");
     else if (err == ERR_TOO_BIG)
         (void)snprintf(detail, sizeof detail, "a frame of %u bytes is over the limit of %u", length,
                        FRAME_MAX);
