@@ -116,16 +116,21 @@ enum omq_level { OMQ_DEBUG, OMQ_INFO, OMQ_WARN, OMQ_ERROR };
 struct omq_client_options {
     const char *names;     /* required, or names_url: name servers, "host:port;host:port" */
     const char *names_url; /* if there are no `names`: a page that lists them in the same form,
-                              "http://host:port/path"; read every two minutes */
+                              "http://host:port/path" (not https); read every two minutes */
     const char *instance;  /* part of the client id; default: process id and a number. Must differ
                               between processes of one machine, and stay for OMQ_BROADCAST */
     const char *unit;      /* added to the client id */
     const char *ip;        /* the first part of the client id; default: the first address of this
                               machine that others can reach, 127.0.0.1 if it has none */
     const char *access_key, *secret_key, *security_token; /* sign every request (ACL) */
+    /* TLS (1.2 or later) with name servers and brokers, all of them. A server's certificate has to
+     * be signed by an authority and to be for the name, or the address, by which the server is
+     * reached: `names` has those of the name servers, and brokers tell theirs (brokerIP1), which
+     * are addresses as a rule. */
     bool tls;
     const char *tls_ca;             /* PEM file; default: the system's authorities */
-    const char *tls_cert, *tls_key; /* PEM files, if the server wants to know who we are */
+    const char *tls_cert, *tls_key; /* PEM files, if the server wants to know who we are; the key
+                                       has no password */
     bool tls_insecure;              /* do not look at the server's certificate: for tests */
     int timeout_ms;                 /* of a request that has no timeout of its own; 3,000 */
     int route_every_ms;             /* how often routes are looked at again; 30,000 */

@@ -219,6 +219,27 @@ static bool options_copy(struct omq_client *client, const struct omq_client_opti
     return true;
 }
 
+static enum err tls_begin(struct omq_client *client, struct omq_error *why)
+{
+    const struct omq_client_options *o = &client->options;
+    if (!o->tls && !o->tls_ca && !o->tls_cert && !o->tls_key && !o->tls_insecure)
+        return OK;
+    struct fault fault = {0};
+    enum err err = ERR_INVALID;
+    if (o->tls)
+        err = tls_open_client(&(struct tls_options){.cert = o->tls_cert,
+                                                    .key = o->tls_key,
+                                                    .ca = o->tls_ca,
+                                                    .trust_all = o->tls_insecure},
+                              &client->tls, &fault);
+    else /* somebody who has a certificate at hand must not find out later that it was for nothing
+          */
+        (void)fault_set(&fault, err, "its options are set, but `tls` itself is false");
+    if (err)
+        (void)omq_fail(why, omq_code_of(err), "TLS: %s", fault.text);
+    return err;
+}
+
 /* Brokers that no route names any more are hung up on. */
 struct wanted {
     struct bytes address;
@@ -284,6 +305,7 @@ static void client_free(struct omq_client *client)
 {
     if (client->loop)
         loop_close(client->loop);
+    tls_close(client->tls);
     routes_close(client);
     calls_close(client);
     map_clear(&client->peers);
@@ -330,6 +352,8 @@ int omq_client_open(const struct omq_client_options *options, struct omq_client 
     if (why)
         *why = (struct omq_error){0};
     enum err err = options_copy(client, options) ? OK : ERR_NO_MEMORY;
+    if (!err)
+        err = tls_begin(client, why);
     if (!err && client->options.names)
         err = names_parse(&client->names, client->options.names, why);
     if (!err && client->names.n == 0 && !client->options.names_url)

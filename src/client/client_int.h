@@ -280,6 +280,7 @@ struct omq_client {
     struct loop *loop;
     pthread_t thread;
     struct io_limits limits;
+    struct tls *tls; /* NULL: plain */
     struct timer *route_timer, *heart_timer;
     struct hands *callbacks; /* one thread, made when first needed; guarded by `room` */
     struct id_maker ids;     /* guarded by `room` */

@@ -398,18 +398,29 @@ static const struct conn_ops peer_ops = {peer_input, peer_opened, peer_lost, pee
 
 /* ---- finding a peer ---- */
 
+/* `host` is the name it is known by; NULL: it is known by its address. */
+static enum err peer_dial(struct peer *peer, const struct addr *addr, const char *host)
+{
+    struct omq_client *client = peer->client;
+    enum err err = dial_open(client->loop, addr, &peer_ops, peer, &client->limits, &peer->dial);
+    if (!err && client->tls)
+        err = dial_secure(peer->dial, client->tls, host);
+    if (err)
+        dial_close(take(&peer->dial));
+    return err;
+}
+
 static void lookup_look(void *user)
 {
     struct peer *peer = user;
     if (!peer->lookup || !lookup_done(peer->lookup))
         return;
-    struct omq_client *client = peer->client;
     struct addr addr;
     enum err err = lookup_result(peer->lookup, &addr);
     lookup_close(take(&peer->lookup));
     timer_stop(peer->lookup_timer);
     if (!err)
-        err = dial_open(client->loop, &addr, &peer_ops, peer, &client->limits, &peer->dial);
+        err = peer_dial(peer, &addr, peer->host);
     if (err)
         peer_failed(peer, "nobody has that name");
 }
@@ -451,7 +462,7 @@ static enum err peer_begin(struct peer *peer)
     struct omq_client *client = peer->client;
     struct addr addr;
     if (addr_parse(bytes_str(peer->address), &addr) == OK && addr.port != 0)
-        return dial_open(client->loop, &addr, &peer_ops, peer, &client->limits, &peer->dial);
+        return peer_dial(peer, &addr, NULL);
     if (!host_split(peer))
         return ERR_INVALID;
     return timer_open(client->loop, lookup_look, peer, &peer->lookup_timer);

@@ -12,7 +12,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from client.scene import known  # noqa: E402
-from harness import process, remoting, tap  # noqa: E402
+from harness import certs, process, remoting, tap  # noqa: E402
+from harness.daemon import Daemon  # noqa: E402
 from interop import plays, stage  # noqa: E402
 from interop.stage import unique  # noqa: E402
 
@@ -113,6 +114,19 @@ def _():
     out = example("produce", unique("Produce"), "some text").split()
     [record] = stored(unique("Produce"))
     tap.equal((record.unique_key, record.body), (out[0], b"some text"), "message")
+
+
+@tap.test("example tls: one message, to a broker whose certificate is good and to none else")
+def _():
+    if certs.missing():
+        tap.skip(certs.missing())
+    authority, stranger = certs.Authority(), certs.Authority("stranger")
+    server = authority.issue("server")
+    with Daemon(settings={"tls.server.certPath": server.cert, "tls.server.keyPath": server.key}) as d:
+        tap.check(len(run(EXAMPLES / "tls", d.names, "Secrets", authority.cert).strip()) == 32, "an id")
+        done = subprocess.run([EXAMPLES / "tls", d.names, "Secrets", stranger.cert], stderr=subprocess.PIPE, timeout=60,
+                              check=False)
+        tap.check(done.returncode == 1 and b"not signed by" in done.stderr, "refused: %s" % done)
 
 
 @tap.test("example send_async: many messages without waiting")
