@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <openssl/err.h>
+#include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -128,6 +129,7 @@ static bool expect_host(SSL *ssl, const char *host)
 {
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1)
         return true;
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
@@ -277,9 +279,10 @@ size_t secure_receive(struct conn *conn, uint8_t *into, size_t room)
         return 0;
     if (s->state != SECURE_ON || conn->state != CONN_OPEN)
         return 0;
-    size_t got = 0, n = 0;
+    size_t got = 0, n = 0, before = conn->loop->turn_in;
     ERR_clear_error();
-    while (!s->ended && got < room) {
+    /* A record may be one byte long: what has come counts, not only what is in it. */
+    while (!s->ended && got < room && conn->loop->turn_in - before < LOOP_IN_SIZE) {
         if (SSL_read_ex(s->ssl, into + got, room - got, &n) == 1) {
             got += n;
             continue;

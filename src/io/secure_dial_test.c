@@ -407,7 +407,7 @@ static void files_that_are_not_what_they_should_be_are_named(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, init, finish)
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest secure_dial[] = {
         TEST(an_address_and_a_name_are_accepted_when_the_certificate_has_them),
         TEST(a_certificate_for_another_name_is_refused),
         TEST(a_certificate_for_another_address_is_refused),
@@ -428,5 +428,5 @@ int main(void)
         TEST(after_a_failure_it_is_tried_again),
         cmocka_unit_test(files_that_are_not_what_they_should_be_are_named),
     };
-    return cmocka_run_group_tests(tests, init_all, finish_all);
+    return cmocka_run_group_tests(secure_dial, init_all, finish_all);
 }
