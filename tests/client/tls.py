@@ -7,6 +7,7 @@ TLS. That the library really does is seen on the wire between them.
 
 import os
 import pathlib
+import random
 import socket
 import sys
 import time
@@ -14,8 +15,9 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from client.scene import INVALID, LOST, NETWORK  # noqa: E402
-from harness import certs, process, proxy, puppet, tap  # noqa: E402
+from harness import certs, process, proxy, puppet, remoting, tap  # noqa: E402
 from harness.daemon import Daemon  # noqa: E402
+from harness.wire import Wire  # noqa: E402
 from interop import plays, stage  # noqa: E402
 from interop.stage import unique  # noqa: E402
 
@@ -81,7 +83,7 @@ def _():
 
 @tap.test("nothing of it can be read on the wire")
 def _():
-    with proxy.Wire("wire", "127.0.0.1:0", play().stage.names) as wire:
+    with proxy.ByteRelay("wire", "127.0.0.1:0", play().stage.names) as wire:
         tap.check(isinstance(attempt(wire.address, **MEMBER), dict), "a message is stored")
         by_plain = attempt(wire.address)
         tap.check(isinstance(by_plain, dict), "and so without TLS: %s" % by_plain)
@@ -165,7 +167,7 @@ def _():
 def _():
     own()
     for limit in (1, 100, 600, 1000, 1500, 2000):
-        with proxy.Wire("wire", "127.0.0.1:0", play().stage.names, limits={1: limit, 2: limit}) as wire:
+        with proxy.ByteRelay("wire", "127.0.0.1:0", play().stage.names, limits={1: limit, 2: limit}) as wire:
             c = tap.watch(puppet.start_c("c%d" % next(count), wire.address))
             c.call("producer", name="p", group="g", **MEMBER)
 
@@ -178,6 +180,38 @@ def _():
             process.wait_until(stored, 20, "a receipt after cuts at %d bytes" % limit)
             c.end()
             tap.unwatch(c)
+
+
+@tap.test("over a line that delays, halves and cuts, what is acknowledged is stored")
+def _():
+    own()
+    seed = int(os.environ.get("SEED", random.randrange(1 << 32)))
+    tap.note("SEED=%d" % seed)
+    both = authority.issue("both", "IP:127.0.0.1,IP:127.0.0.2")
+    port = process.free_ports(1)[0]
+    # The broker announces the line's address instead of its own.
+    settings = {"bindAddress": "127.0.0.2", "brokerIP1": "127.0.0.1", "listenPort": port,
+                "tls.server.certPath": both.cert, "tls.server.keyPath": both.key}
+    with tap.watch(Daemon(settings=settings)) as d, Wire("127.0.0.2:%d" % port, seed, cut=0.05, port=port) as wire:
+        c = tap.watch(puppet.start_c("c%d" % next(count), d.names))
+        c.call("producer", name="p", group="g", timeout_ms=4000, retries=5, **TRUSTING)
+        codes = {}
+        for number in range(10):
+            ids = ["%d-%d" % (number, i) for i in range(100)]
+            results = c.call("send", timeout=60, name="p", mode="async",
+                             messages=[puppet.message("Bad", b"x" * 500, id=each) for each in ids])
+            codes.update({each: result.get("code") for each, result in zip(ids, results)})
+        tap.check(wire.cuts > 0, "the line was cut")
+        wire.calm()
+        receipts = c.call("send", timeout=60, name="p", mode="async", messages=[puppet.message("Bad", b"calm")] * 10)
+        tap.check(all("code" not in each for each in receipts), "all arrive when the line is good again: %s" % receipts)
+        c.end()
+        tap.unwatch(c)
+        with remoting.Client("127.0.0.2:%d" % port) as client:
+            there = {record.unique_key for queue in range(4) for record in stage._read_queue(client, "Bad", queue)}
+        acknowledged = {each for each, code in codes.items() if code is None}
+        tap.note("%d of %d acknowledged, %d cuts" % (len(acknowledged), len(codes), wire.cuts))
+        tap.check(acknowledged and acknowledged <= there, "missing: %s" % sorted(acknowledged - there)[:5])
 
 
 @tap.test("a broker that is killed and started again is found again, and nothing that was acknowledged is missing")

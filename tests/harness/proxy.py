@@ -107,7 +107,7 @@ class Relay:
         self.close()
 
 
-class Wire(Relay):
+class ByteRelay(Relay):
     """The same for bytes of any kind: `seen` has what has passed in each direction, by connection. Connection n is cut
     when `limits[n]` bytes have passed in both."""
 

@@ -1,6 +1,6 @@
 """A bad line between a client and a server: it delays, halves and cuts what passes, by chance with a seed.
 
-`Wire(target, seed)` listens on a free port and copies bytes both ways, knowing nothing of frames: a piece may leave in
+`Wire(target, seed)` listens on a free port, or the one it is given, and copies bytes both ways, knowing nothing of frames: a piece may leave in
 several parts, some time later, or not at all, because the connection breaks in the middle of it. `calm()` makes it an
 honest relay. It runs in daemon threads and ends with `close()`.
 """
@@ -14,10 +14,10 @@ from . import process, remoting
 
 
 class Wire:
-    def __init__(self, target, seed, delay=0.02, cut=0.1):
+    def __init__(self, target, seed, delay=0.02, cut=0.1, port=None):
         self.target, self.chance = remoting.split_address(target), random.Random(seed)
         self.delay, self.cut, self.cuts = delay, cut, 0
-        self.listener = socket.create_server(("127.0.0.1", process.free_ports(1)[0]))
+        self.listener = socket.create_server(("127.0.0.1", port or process.free_ports(1)[0]))
         self.address = "%s:%d" % self.listener.getsockname()[:2]
         threading.Thread(target=self._accept, daemon=True).start()
 
