@@ -232,8 +232,7 @@ static enum err tls_begin(struct omq_client *client, struct omq_error *why)
                                                     .ca = o->tls_ca,
                                                     .trust_all = o->tls_insecure},
                               &client->tls, &fault);
-    else /* somebody who has a certificate at hand must not find out later that it was for nothing
-          */
+    else /* better told now than found out when everything went plainly */
         (void)fault_set(&fault, err, "its options are set, but `tls` itself is false");
     if (err)
         (void)omq_fail(why, omq_code_of(err), "TLS: %s", fault.text);

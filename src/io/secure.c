@@ -252,6 +252,8 @@ bool secure_is_plain(struct conn *conn)
         return false;
     }
     secure_free(conn);
+    if (conn->out.first)
+        conn_mark_dirty(conn); /* what was written before anybody knew how to send it */
     return true;
 }
 

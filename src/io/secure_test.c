@@ -190,6 +190,35 @@ static void one_port_serves_plain_and_secret_peers(void **state)
     caller_close(&c);
 }
 
+static void write_first(void *user)
+{
+    (void)user;
+    conn_write(house.last, BYTES("hello"));
+}
+
+/* Ours waits until it is known in which form it is to leave. */
+static void what_is_written_before_the_first_byte_leaves_after_it(void **state)
+{
+    (void)state;
+    house.n = 1;
+    start(TLS_ASK_NOT, false);
+    uint8_t back[5];
+    cleanup(close_at) int plain = client_open(&house);
+    tally_await(&house.opened, 1);
+    on_loop(house.loops[0], write_first, NULL);
+    client_send(plain, BYTES("\0\0"));
+    client_receive(plain, back, sizeof back);
+    assert_memory_equal(back, "hello", 5);
+
+    struct caller c = caller_open(TLS1_3_VERSION, NULL);
+    tally_await(&house.opened, 2);
+    on_loop(house.loops[0], write_first, NULL);
+    assert_int_equal(SSL_connect(c.ssl), 1);
+    caller_receive(&c, back, sizeof back);
+    assert_memory_equal(back, "hello", 5);
+    caller_close(&c);
+}
+
 static void whoever_speaks_plainly_is_refused_where_tls_is_enforced(void **state)
 {
     (void)state;
@@ -541,6 +570,7 @@ int main(void)
         TEST(many_frames_in_one_go),
         TEST(records_of_one_byte_are_taken_in_their_turn),
         TEST(one_port_serves_plain_and_secret_peers),
+        TEST(what_is_written_before_the_first_byte_leaves_after_it),
         TEST(whoever_speaks_plainly_is_refused_where_tls_is_enforced),
         TEST(a_slow_reader_gets_everything_and_slices_are_let_go_once),
         TEST(a_peer_that_goes_away_takes_its_slices_with_it),
