@@ -224,11 +224,13 @@ static void row_gather(struct crew *crew, struct batch *batch)
 
 /* ---- asking ---- */
 
-static enum err lane_ask(struct crew *crew, struct lane *lane, struct batch *batch,
+/* `asked`: the driver had them in hand; else there was no connection. */
+static enum err lane_ask(struct crew *crew, struct lane *lane, struct batch *batch, bool *asked,
                          struct fault *why)
 {
     const struct once_driver *driver = crew->with.driver;
     enum err err = OK;
+    *asked = false;
     if (!lane->conn)
         err = driver->connect(crew->with.store, &lane->conn, why);
     if (err != OK) {
@@ -239,6 +241,7 @@ static enum err lane_ask(struct crew *crew, struct lane *lane, struct batch *bat
     struct op *ops[ONCE_OPS_MAX];
     for (size_t i = 0; i < batch->n; i++)
         ops[i] = batch->asks[i]->op;
+    *asked = true;
     err = driver->run(lane->conn, ops, batch->n, why);
     bool gone = err == ERR_IO ||
                 (err != OK && err != ERR_BUSY && driver->healthy && !driver->healthy(lane->conn));
@@ -251,18 +254,20 @@ static enum err lane_ask(struct crew *crew, struct lane *lane, struct batch *bat
 
 /* Back into the row, unless asking again is pointless. */
 static void ask_failed(struct crew *crew, struct ask *ask, enum err err, const struct fault *why,
-                       bool connected, bool together)
+                       bool asked, bool together)
 {
     bool again = err == ERR_IO || err == ERR_BUSY;
-    ask->tries += connected ? 1 : 0;
+    ask->tries += asked ? 1 : 0;
     if (together && !again && err != ERR_STALE) {
         again = true; /* which of them it was shows when they are asked alone */
         ask->tries = TRIES_TOGETHER;
     }
-    if (again && ask->tries < TRIES_MOST && wait_now_ns() < ask->party->until_ns)
+    if (!again || ask->tries >= TRIES_MOST || wait_now_ns() >= ask->party->until_ns)
+        ask_ends(ask, err, why);
+    else if (together)
         row_add_first(crew, ask);
     else
-        ask_ends(ask, err, why);
+        row_add(crew, ask); /* it may be its own fault: the others first */
 }
 
 #define WAKE_MAX (ONCE_OPS_MAX + 1)
@@ -279,8 +284,7 @@ static void party_wake(struct party *party, struct wakes *wakes)
 }
 
 static void batch_back(struct crew *crew, struct batch *batch, enum err err,
-                       const struct fault *why, bool connected, struct party *own,
-                       struct wakes *wakes)
+                       const struct fault *why, bool asked, struct party *own, struct wakes *wakes)
 {
     for (size_t i = batch->n; i-- > 0;) { /* from the last, so that the first stands first again */
         struct ask *ask = batch->asks[i];
@@ -288,7 +292,7 @@ static void batch_back(struct crew *crew, struct batch *batch, enum err err,
         if (ask->op->outcome != OUT_NONE)
             ask_ends(ask, OK, NULL);
         else
-            ask_failed(crew, ask, err == OK ? ERR_INVALID : err, why, connected, batch->n > 1);
+            ask_failed(crew, ask, err == OK ? ERR_INVALID : err, why, asked, batch->n > 1);
         if (party->left == 0 && party != own)
             party_wake(party, wakes);
     }
@@ -320,14 +324,13 @@ static void lane_turn(struct crew *crew, struct lane *lane, struct party *own)
     why.text[0] = 0;
     row_gather(crew, &batch);
     leave(crew);
-    bool connected = lane->conn != NULL;
-    enum err err = lane_ask(crew, lane, &batch, &why);
-    connected = connected || lane->conn != NULL;
+    bool asked;
+    enum err err = lane_ask(crew, lane, &batch, &asked, &why);
     enter(crew);
     note_answer(crew, err, &why);
     if (err == OK && batch.asks[0]->op->outcome == OUT_NONE)
         (void)fault_set(&why, ERR_INVALID, "the driver %s gave no answer", crew->with.driver->name);
-    batch_back(crew, &batch, err, &why, connected, own, &wakes);
+    batch_back(crew, &batch, err, &why, asked, own, &wakes);
     leave(crew);
     for (size_t i = 0; i < wakes.n; i++)
         bell_wake(wakes.bells[i]);

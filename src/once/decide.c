@@ -10,7 +10,10 @@ static bool ended(const struct stored *s, int64_t now_ms)
 
 static int64_t left(const struct stored *s, int64_t now_ms)
 {
-    return ended(s, now_ms) ? 0 : s->until_ms - now_ms;
+    int64_t left_ms;
+    if (ended(s, now_ms))
+        return 0;
+    return __builtin_sub_overflow(s->until_ms, now_ms, &left_ms) ? INT64_MAX : left_ms;
 }
 
 /* Times come from options, clocks from strangers: a sum stays within bounds. */
