@@ -312,7 +312,7 @@ must_check enum err run_name(struct once_run *run);
 
 int transaction_begin(struct once_run *run, struct once_answer *answer);
 int transaction_end(struct once_run *run, int result, struct once_answer *answer);
-/* ONCE_OFFSET: the message's place becomes the run's key. */
+/* ONCE_OFFSET: the message's place becomes the run's key. ERR_DENIED: its queue is not ours. */
 must_check enum err place_of(struct once_run *run, const struct once_message *message,
                              struct fault *why);
 void places_clear(struct once *once);

@@ -150,7 +150,10 @@ static struct once_run *prepare(struct once *once, const struct once_message *me
     if (run)
         run_free(run);
     answer->verdict = ONCE_RUN;
-    if (!keyed)
+    if (err == ERR_DENIED) {
+        (void)answer_lost(once, answer);
+        (void)once_fail(&answer->why, ONCE_MISUSE, "%s", fault.text);
+    } else if (!keyed)
         (void)no_key(once, answer, err, &fault);
     else if (err == ERR_CLOSED)
         (void)refuse(answer, ONCE_CLOSED, "once_close was called");

@@ -318,7 +318,7 @@ enum err place_of(struct once_run *run, const struct once_message *message, stru
     run->place.offset = message->offset;
     run->place.floor = message->floor;
     if (!epoch_of(once, run->place.id, &run->place.epoch))
-        return fault_set(why, ERR_NOT_FOUND,
+        return fault_set(why, ERR_DENIED,
                          "its queue is not ours: once_queue_take was not called for it");
     return OK;
 }
