@@ -87,6 +87,7 @@ enum err crew_open(const struct crew_settings *settings, struct crew **out, stru
     if (crew->with.lanes > CREW_LANES_MAX)
         crew->with.lanes = CREW_LANES_MAX;
     list_init(&crew->row);
+    crew->gate.most_ms = (uint64_t)crew->with.wait_ms / 2;
     invariant(pthread_mutex_init(&crew->key, NULL) == 0);
     /* The first connection shows what is wrong; the others follow when they are needed. */
     enum err err = settings->driver->connect(settings->store, &crew->lane[0].conn, why);
@@ -407,7 +408,7 @@ static uint64_t until_when(const struct crew *crew, int wait_ms)
     const struct gate *gate = &crew->gate;
     uint64_t once_ns = gate->next_ns + KNOCK_TAKES_MS * NS_PER_MS;
     bool away = gate->since_ns != 0 && now_ns - gate->since_ns >= wait;
-    return away && once_ns < now_ns + wait ? once_ns : now_ns + wait;
+    return away && once_ns > now_ns ? once_ns : now_ns + wait;
 }
 
 static enum err row_run(struct crew *crew, struct op *const *ops, size_t n, struct ask *asks,

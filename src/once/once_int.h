@@ -94,6 +94,7 @@ struct gate {
     unsigned fails;
     uint64_t since_ns; /* when it was shut first; 0: it is open */
     uint64_t next_ns;  /* not before */
+    uint64_t most_ms;  /* between two knocks; half a second at most */
     struct dice dice;
 };
 void gate_shut(struct gate *gate, uint64_t now_ns);

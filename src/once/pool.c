@@ -46,6 +46,7 @@ enum err pool_open(const struct once_driver *driver, struct store *store, int ma
     pool->driver = driver;
     pool->store = store;
     pool->max = max;
+    pool->gate.most_ms = UINT64_MAX;
     pthread_condattr_t attr;
     invariant(pthread_mutex_init(&pool->key, NULL) == 0);
     invariant(pthread_condattr_init(&attr) == 0);
@@ -107,9 +108,11 @@ static struct conn *take_idle(struct pool *pool)
 static enum err wait_for_gate(struct pool *pool, uint64_t until_ns, struct fault *why)
 {
     uint64_t now_ns = wait_now_ns(), next_ns = pool->gate.next_ns;
+    if (next_ns > until_ns)
+        next_ns = until_ns;
     if (now_ns < next_ns) {
         leave(pool);
-        wait_ns((next_ns < until_ns ? next_ns : until_ns) - now_ns);
+        wait_ns(next_ns - now_ns);
         enter(pool);
         now_ns = wait_now_ns();
     }

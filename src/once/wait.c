@@ -57,11 +57,12 @@ void gate_shut(struct gate *gate, uint64_t now_ns)
         gate->dice = dice_seeded(dice_seed_from_os());
     if (gate->since_ns == 0)
         gate->since_ns = now_ns;
+    uint64_t top_ms = gate->most_ms < KNOCK_MOST_MS ? gate->most_ms : KNOCK_MOST_MS;
     uint64_t most_ms = KNOCK_FIRST_MS;
-    for (unsigned i = 1; i < gate->fails && most_ms < KNOCK_MOST_MS; i++)
+    for (unsigned i = 1; i < gate->fails && most_ms < top_ms; i++)
         most_ms *= 2;
-    if (most_ms > KNOCK_MOST_MS)
-        most_ms = KNOCK_MOST_MS;
+    if (most_ms > top_ms && top_ms > KNOCK_FIRST_MS)
+        most_ms = top_ms;
     /* What broke just now may well be back at once; after that, not everybody at the same time. */
     uint64_t pause_ms = gate->fails == 0 ? 0 : most_ms / 2 + dice_below(&gate->dice, most_ms / 2);
     gate->next_ns = now_ns + pause_ms * NS_PER_MS;
