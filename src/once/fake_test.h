@@ -30,7 +30,7 @@ struct fake_conn {
 static inline enum err fake_open(const struct store_settings *s, struct store **out,
                                  struct fault *why)
 {
-    struct fake *fake = (struct fake *)(uintptr_t)s->log_user; /* once_options.user */
+    struct fake *fake = s->log_user; /* once_options.user */
     enum err err = once_driver_memory.open(s, &fake->memory, why);
     *out = (struct store *)(void *)fake;
     return err;
