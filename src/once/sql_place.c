@@ -263,29 +263,35 @@ static enum err take_place(struct conn *c, const struct place *place, struct pla
                      : insert_place(c, place, epoch, why);
 }
 
-enum err sql_place_take(struct conn *conn, struct place *place, struct fault *why)
+static enum err take_once(struct conn *c, struct place *place, struct fault *why)
 {
-    const struct sql_engine *engine = conn->store->engine;
-    enum err err = check_offset(conn, place->offset, why);
+    const struct sql_engine *engine = c->store->engine;
+    struct place taken = *place;
+    enum err err = conn_fresh(c, why);
     if (err)
         return err;
-    for (int round = 0; round < SQL_ROUNDS; round++) {
-        struct place taken = *place;
-        err = conn_fresh(conn, why);
-        if (!err)
-            err = engine->begin(conn->sql, true, why);
-        if (!err)
-            err = take_place(conn, place, &taken, why);
-        if (!err)
-            err = engine->commit(conn->sql, why);
-        if (!err) {
-            *place = taken;
-            return OK;
-        }
-        if (conn->sql)
-            engine->rollback(conn->sql);
-        if (err != ERR_EXISTS && err != ERR_BUSY)
-            return err;
+    err = engine->begin(c->sql, true, why);
+    if (!err)
+        err = take_place(c, place, &taken, why);
+    if (!err)
+        err = engine->commit(c->sql, why);
+    if (err) {
+        conn_drop(c);
+        engine->rollback(c->sql);
+        return err;
     }
-    return fault_add(why, ERR_BUSY, "taking the queue");
+    *place = taken;
+    return OK;
+}
+
+/* Two that take a new queue at once both insert its row: who was second finds it the next time.
+ * Other conflicts are told: each was waited for already. */
+enum err sql_place_take(struct conn *conn, struct place *place, struct fault *why)
+{
+    enum err err = check_offset(conn, place->offset, why);
+    if (!err)
+        err = take_once(conn, place, why);
+    if (err == ERR_EXISTS)
+        err = take_once(conn, place, why);
+    return err == ERR_EXISTS ? ERR_BUSY : err;
 }

@@ -211,6 +211,8 @@ static void another_writer_is_waited_for_and_then_told(void **state)
     assert_int_equal(op.outcome, OUT_NONE);
     assert_non_null(strstr(why.text, "wait_ms"));
     assert_int_equal(state_of(rig.conn, 1), ONCE_ABSENT); /* to look is possible */
+    struct place place = {.offset = 1};
+    assert_int_equal(sql_place_take(rig.conn, &place, &why), ERR_BUSY);
     sql_rollback(rig.other);
     assert_int_equal(run_of(rig.conn, &op, &why), OK);
     assert_int_equal(op.outcome, OUT_OK);

@@ -50,9 +50,13 @@ def _():
     take(old)
     tap.equal(old.at(0, 0, "k").verdict, "RUN", "verdict")
     old.effect(group + "-0")
-    tap.equal(take(new), 0, "start")
-    answer = old.end()
-    tap.equal((answer.verdict, answer.cause), ("LATER", "lost"), "verdict")
+    if stage.KIND == "sqlite":      # one writer at a time: the queue can be taken when this transaction is over
+        tap.equal(old.end("failed").verdict, "RETRY", "verdict")
+        tap.equal(take(new), 0, "start")
+    else:
+        tap.equal(take(new), 0, "start")
+        answer = old.end()
+        tap.equal((answer.verdict, answer.cause), ("LATER", "lost"), "verdict")
     tap.equal(play(new, 0, group + "-0").cause, "first", "cause")
     tap.equal(new.count(group + "-0"), 1, "effects")
     tap.equal(old.at(0, 1, "k").cause, "lost", "cause")
