@@ -267,6 +267,23 @@ static void an_instance_is_gone_when_its_session_is(void **state)
     (void)state;
 }
 
+/* An instance whose connection was lost, but not for the server, says so on another. */
+static void an_instance_can_say_it_again(void **state)
+{
+    struct sql_conn *a = fresh(), *again = fresh(), *b = fresh();
+    struct fault why = {0};
+    good(dialect.engine->live(a, 7, &why), &why);
+    good(dialect.engine->live(again, 7, &why), &why);
+    assert_false(dialect.engine->gone(b, 7));
+    bye(a);
+    struct timespec moment = {.tv_nsec = 200000000}; /* for the server to see its end */
+    nanosleep(&moment, NULL);
+    assert_false(dialect.engine->gone(b, 7));
+    bye(again);
+    bye(b);
+    (void)state;
+}
+
 /* ---- servers that go ---- */
 
 /* Killed in the middle of a statement: the connection is gone, what was committed is there, what
@@ -332,6 +349,7 @@ size_t trouble_cases(struct CMUnitTest out[ENGINE_CASES_MAX])
         cmocka_unit_test(a_database_that_is_not_there_is_told),
         cmocka_unit_test(nobody_at_the_port_is_an_io_error),
         cmocka_unit_test(an_instance_is_gone_when_its_session_is),
+        cmocka_unit_test(an_instance_can_say_it_again),
         cmocka_unit_test(a_server_that_is_killed_is_an_io_error),
         cmocka_unit_test(a_server_that_was_restarted_shows_as_unhealthy),
     };

@@ -3,6 +3,7 @@
 
 #include "once.h"
 
+#include <inttypes.h>
 #include <mysqld_error.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -258,16 +259,34 @@ static enum err ask_lock(struct sql_conn *conn, const char *text, uint32_t insta
         .row = first_number,
         .user = got,
     };
+    *got = 0;
     return mariadb_run(conn, &call, 1, &failed, why);
+}
+
+/* Whoever has the lock can only be an earlier session of this instance, whose end the server has
+ * not seen yet, because the network is silent: it is ended, or the lock would go with it some day.
+ */
+static enum err take_lock_over(struct sql_conn *conn, uint32_t instance, struct fault *why)
+{
+    int64_t session, got;
+    enum err err = ask_lock(conn, "SELECT IS_USED_LOCK(?)", instance, &session, why);
+    if (!err && session > 0) {
+        char kill[48];
+        snprintf(kill, sizeof kill, "KILL CONNECTION %" PRId64, session);
+        (void)mariadb_tell(conn, kill, NULL); /* it may be gone by now */
+    }
+    if (!err)
+        err = ask_lock(conn, "SELECT GET_LOCK(?, 2)", instance, &got, why);
+    if (err || got == 1)
+        return err;
+    return fault_set(why, ERR_BUSY, "MariaDB: another session has the lock of this instance");
 }
 
 static enum err my_live(struct sql_conn *conn, uint32_t instance, struct fault *why)
 {
-    int64_t got = 0;
+    int64_t got;
     enum err err = ask_lock(conn, "SELECT GET_LOCK(?, 0)", instance, &got, why);
-    if (err || got == 1)
-        return err;
-    return fault_set(why, ERR_IN_USE, "MariaDB: another session has the lock of this instance");
+    return err || got == 1 ? err : take_lock_over(conn, instance, why);
 }
 
 static bool my_gone(struct sql_conn *conn, uint32_t instance)
@@ -279,19 +298,39 @@ static bool my_gone(struct sql_conn *conn, uint32_t instance)
 /* ---- dialect ---- */
 
 static const char *const create[] = {
-    "CREATE TABLE IF NOT EXISTS {claims} (id BINARY(32) NOT NULL PRIMARY KEY,"
-    " name VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, state BIGINT NOT NULL,"
-    " token BIGINT NOT NULL, fence BIGINT NOT NULL, until_ms BIGINT NOT NULL,"
-    " keep_ms BIGINT NOT NULL, fingerprint BIGINT NOT NULL, KEY {keep} (keep_ms)) ENGINE=InnoDB",
-    "CREATE TABLE IF NOT EXISTS {steps} (id BINARY(32) NOT NULL, step VARBINARY(64) NOT NULL,"
-    " result MEDIUMBLOB NOT NULL, PRIMARY KEY (id, step)) ENGINE=InnoDB",
-    "CREATE TABLE IF NOT EXISTS {places} (id BINARY(32) NOT NULL PRIMARY KEY,"
-    " name VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, epoch BIGINT NOT NULL,"
-    " next BIGINT NOT NULL, done MEDIUMBLOB NOT NULL) ENGINE=InnoDB",
-    "CREATE TABLE IF NOT EXISTS {outbox} (number BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,"
-    " id BINARY(32) NOT NULL, message LONGBLOB NOT NULL) ENGINE=InnoDB",
-    "CREATE TABLE IF NOT EXISTS {birth} (one BIGINT NOT NULL PRIMARY KEY,"
-    " number BIGINT NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS {claims} (\n"
+    "    id          BINARY(32) NOT NULL PRIMARY KEY,\n"
+    "    name        VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n"
+    "    state       BIGINT NOT NULL,\n"
+    "    token       BIGINT NOT NULL,\n"
+    "    fence       BIGINT NOT NULL,\n"
+    "    until_ms    BIGINT NOT NULL,\n"
+    "    keep_ms     BIGINT NOT NULL,\n"
+    "    fingerprint BIGINT NOT NULL,\n"
+    "    KEY {keep} (keep_ms)\n"
+    ") ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS {steps} (\n"
+    "    id     BINARY(32) NOT NULL,\n"
+    "    step   VARBINARY(64) NOT NULL,\n"
+    "    result MEDIUMBLOB NOT NULL,\n"
+    "    PRIMARY KEY (id, step)\n"
+    ") ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS {places} (\n"
+    "    id    BINARY(32) NOT NULL PRIMARY KEY,\n"
+    "    name  VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n"
+    "    epoch BIGINT NOT NULL,\n"
+    "    next  BIGINT NOT NULL,\n"
+    "    done  MEDIUMBLOB NOT NULL\n"
+    ") ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS {outbox} (\n"
+    "    number  BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,\n"
+    "    id      BINARY(32) NOT NULL,\n"
+    "    message LONGBLOB NOT NULL\n"
+    ") ENGINE = InnoDB",
+    "CREATE TABLE IF NOT EXISTS {birth} (\n"
+    "    one    BIGINT NOT NULL PRIMARY KEY,\n"
+    "    number BIGINT NOT NULL\n"
+    ") ENGINE = InnoDB",
     NULL,
 };
 

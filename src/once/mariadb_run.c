@@ -15,6 +15,7 @@ enum {
     CLIENT_ERRORS = 2000,
     CLIENT_ERRORS_END = 3000,
     QUERY_TIMEOUT_MYSQL = 3024,
+    ROLLED_BACK_MYSQL = 3101, /* by the other members of its group */
     IDLE_CLOSED_MYSQL = 4031,
 };
 
@@ -32,6 +33,7 @@ static enum err meaning(unsigned code)
     case ER_QUERY_INTERRUPTED: /* by an operator */
     case ER_STATEMENT_TIMEOUT:
     case QUERY_TIMEOUT_MYSQL:
+    case ROLLED_BACK_MYSQL:
     case ER_CHECKREAD: /* another has changed the row: MariaDB's snapshot isolation */
         return ERR_BUSY;
     case ER_DUP_ENTRY:

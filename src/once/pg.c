@@ -305,17 +305,39 @@ static bool pg_gone(struct sql_conn *conn, uint32_t instance)
 static const char *const create[] = {
     /* Two that create at once would trip over each other: IF NOT EXISTS does not wait. */
     "SELECT pg_advisory_xact_lock(1869505381, 0)",
-    "CREATE TABLE IF NOT EXISTS {claims} (id bytea PRIMARY KEY, name text NOT NULL,"
-    " state bigint NOT NULL, token bigint NOT NULL, fence bigint NOT NULL,"
-    " until_ms bigint NOT NULL, keep_ms bigint NOT NULL, fingerprint bigint NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS {claims} (\n"
+    "    id          bytea  NOT NULL PRIMARY KEY,\n"
+    "    name        text   NOT NULL,\n"
+    "    state       bigint NOT NULL,\n"
+    "    token       bigint NOT NULL,\n"
+    "    fence       bigint NOT NULL,\n"
+    "    until_ms    bigint NOT NULL,\n"
+    "    keep_ms     bigint NOT NULL,\n"
+    "    fingerprint bigint NOT NULL\n"
+    ")",
     "CREATE INDEX IF NOT EXISTS {keep} ON {claims} (keep_ms)",
-    "CREATE TABLE IF NOT EXISTS {steps} (id bytea NOT NULL, step bytea NOT NULL,"
-    " result bytea NOT NULL, PRIMARY KEY (id, step))",
-    "CREATE TABLE IF NOT EXISTS {places} (id bytea PRIMARY KEY, name text NOT NULL,"
-    " epoch bigint NOT NULL, next bigint NOT NULL, done bytea NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS {outbox} (number bigserial PRIMARY KEY, id bytea NOT NULL,"
-    " message bytea NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS {birth} (one bigint PRIMARY KEY, number bigint NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS {steps} (\n"
+    "    id     bytea NOT NULL,\n"
+    "    step   bytea NOT NULL,\n"
+    "    result bytea NOT NULL,\n"
+    "    PRIMARY KEY (id, step)\n"
+    ")",
+    "CREATE TABLE IF NOT EXISTS {places} (\n"
+    "    id    bytea  NOT NULL PRIMARY KEY,\n"
+    "    name  text   NOT NULL,\n"
+    "    epoch bigint NOT NULL,\n"
+    "    next  bigint NOT NULL,\n"
+    "    done  bytea  NOT NULL\n"
+    ")",
+    "CREATE TABLE IF NOT EXISTS {outbox} (\n"
+    "    number  bigserial NOT NULL PRIMARY KEY,\n"
+    "    id      bytea     NOT NULL,\n"
+    "    message bytea     NOT NULL\n"
+    ")",
+    "CREATE TABLE IF NOT EXISTS {birth} (\n"
+    "    one    bigint NOT NULL PRIMARY KEY,\n"
+    "    number bigint NOT NULL\n"
+    ")",
     NULL,
 };
 
