@@ -76,7 +76,7 @@ static inline void bye(struct sql_conn *conn)
 static inline void control(const char *command)
 {
     const char *text = getenv("CONTROL_FD");
-    int32_t fd;
+    int32_t fd = -1;
     assert_true(text && bytes_to_i32(bytes_str(text), &fd));
     char answer[64];
     assert_true(write(fd, command, strlen(command)) > 0);

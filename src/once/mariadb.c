@@ -115,6 +115,7 @@ static void my_disconnect(struct sql_conn *conn)
 {
     if (!conn)
         return;
+    mariadb_forget(conn);
     if (conn->mysql)
         mysql_close(conn->mysql);
     buf_clear(&conn->text);

@@ -1,10 +1,11 @@
 /* mariadb_int.h - the engine for MariaDB and MySQL: mariadb.c connects and holds transactions,
  * mariadb_run.c runs statements, mariadb_url.c reads URLs.
  *
- * Statements are sent as text, with values as hexadecimal literals and decimal numbers: nothing in
- * a value can be taken for SQL. That costs the server a little more than a prepared statement, but
- * many of them can be under way at once, which the library cannot do with prepared ones: n calls
- * are sent, then n answers read (docs/once-sql.md has the numbers).
+ * n calls are sent, then n answers read, which is one round trip. Statements that write are
+ * prepared once and sent by number, as half of what a server does for a small INSERT as text is
+ * reading it. (The library reads the answer to a prepared statement at once, unless it is told to
+ * leave that to others.) Those that give rows, or are not remembered, are sent as text, with values
+ * as hexadecimal literals and decimal numbers: nothing in a value can be taken for SQL.
  *
  * A server goes on with the next statement after one has failed, and after a deadlock it does so
  * outside of the transaction, which it has rolled back. So the session never commits by itself
@@ -40,9 +41,18 @@ enum err mariadb_url_read(const char *url, struct mariadb_url *out, struct fault
 
 /* ---- statements ---- */
 
+#define MARIADB_STATEMENTS_MAX 32 /* prepared by a connection; beyond it they are sent as text */
+
+struct mariadb_statement {
+    const char *text; /* as sql.c has it: its address is its name */
+    MYSQL_STMT *prepared;
+};
+
 struct sql_conn {
     MYSQL *mysql;
-    struct buf text;  /* the statement that is being written */
+    struct buf text; /* the statement that is being written */
+    struct mariadb_statement statements[MARIADB_STATEMENTS_MAX];
+    size_t n_statements;
     bool transaction; /* begin() was said */
     bool begin_due;   /* … and not sent yet */
     bool spoiled;     /* a statement in it has failed */
@@ -53,6 +63,7 @@ struct sql_conn {
 
 enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
                      struct fault *why);
+void mariadb_forget(struct sql_conn *conn); /* all prepared statements */
 /* One statement without values, as it is. */
 enum err mariadb_tell(struct sql_conn *conn, const char *text, struct fault *why);
 /* What the last error means, with the server's words. */

@@ -1,5 +1,4 @@
-/* mariadb_run.c - statements on MariaDB and MySQL: written out as text, sent ahead, answers read in
- * order. */
+/* mariadb_run.c - statements on MariaDB and MySQL: sent ahead, answers read in order. */
 #include "once/mariadb_int.h"
 
 #include <errmsg.h>
@@ -73,13 +72,23 @@ static enum err meaning(unsigned code)
     }
 }
 
-enum err mariadb_error(struct sql_conn *conn, struct fault *why)
+static enum err failed(struct sql_conn *conn, unsigned code, const char *words, struct fault *why)
 {
-    unsigned code = mysql_errno(conn->mysql);
     enum err err = meaning(code);
     if (err == ERR_IO)
         conn->dead = true;
-    return fault_set(why, err, "MariaDB: %s (%u)", mysql_error(conn->mysql), code);
+    return fault_set(why, err, "MariaDB: %s (%u)", words, code);
+}
+
+enum err mariadb_error(struct sql_conn *conn, struct fault *why)
+{
+    return failed(conn, mysql_errno(conn->mysql), mysql_error(conn->mysql), why);
+}
+
+static enum err does_not_fit(const struct sql_call *call, struct fault *why)
+{
+    return fault_set(why, ERR_INVALID, "MariaDB: %zu values do not fit: %.100s", call->n_params,
+                     call->text);
 }
 
 /* ---- writing ---- */
@@ -132,10 +141,87 @@ static enum err write_call(struct buf *out, const struct sql_call *call, struct 
         if (used == SIZE_MAX)
             break;
     }
-    if (used != call->n_params)
-        return fault_set(why, ERR_INVALID, "MariaDB: %zu values do not fit: %.100s", call->n_params,
-                         call->text);
-    return out->err;
+    return used == call->n_params ? out->err : does_not_fit(call, why);
+}
+
+/* ---- prepared statements ---- */
+
+/* Statements whose answer is a count and never a row. */
+static bool writes(const char *text)
+{
+    return strncmp(text, "INSERT ", 7) == 0 || strncmp(text, "UPDATE ", 7) == 0 ||
+           strncmp(text, "DELETE ", 7) == 0;
+}
+
+static MYSQL_STMT *prepared_of(const struct sql_conn *conn, const struct sql_call *call)
+{
+    if (!call->once)
+        for (size_t i = 0; i < conn->n_statements; i++)
+            if (conn->statements[i].text == call->text)
+                return conn->statements[i].prepared;
+    return NULL;
+}
+
+/* While nothing is under way. One that cannot be prepared is sent as text, and what is wrong with
+ * it is told in its place. */
+static void prepare(struct sql_conn *conn, const struct sql_call *call)
+{
+    if (call->once || !writes(call->text) || prepared_of(conn, call) ||
+        conn->n_statements == MARIADB_STATEMENTS_MAX)
+        return;
+    MYSQL_STMT *prepared = mysql_stmt_init(conn->mysql);
+    if (!prepared)
+        return;
+    if (mysql_stmt_prepare(prepared, call->text, (unsigned long)strlen(call->text))) {
+        (void)mysql_stmt_close(prepared);
+        return;
+    }
+    conn->statements[conn->n_statements++] = (struct mariadb_statement){call->text, prepared};
+}
+
+void mariadb_forget(struct sql_conn *conn)
+{
+    while (conn->n_statements > 0)
+        (void)mysql_stmt_close(conn->statements[--conn->n_statements].prepared);
+}
+
+static size_t prepared_size(const struct sql_call *call)
+{
+    size_t size = call->n_params * 12 + 16;
+    for (size_t i = 0; i < call->n_params; i++)
+        size += call->params[i].bytes.len;
+    return size;
+}
+
+/* Sends it; its answer, a count, is read as that of any other. */
+static enum err send_prepared(struct sql_conn *conn, MYSQL_STMT *prepared, struct sql_call *call,
+                              struct fault *why)
+{
+    static const enum enum_field_types types[] = {[SQL_NULL] = MYSQL_TYPE_NULL,
+                                                  [SQL_INT] = MYSQL_TYPE_LONGLONG,
+                                                  [SQL_TEXT] = MYSQL_TYPE_STRING,
+                                                  [SQL_BLOB] = MYSQL_TYPE_BLOB};
+    MYSQL_BIND binds[SQL_PARAMS_MAX] = {{0}};
+    unsigned long lengths[SQL_PARAMS_MAX];
+    if (mysql_stmt_param_count(prepared) != call->n_params)
+        return does_not_fit(call, why);
+    for (size_t i = 0; i < call->n_params; i++) {
+        struct sql_value *v = &call->params[i];
+        bool number = v->type == SQL_INT;
+        lengths[i] = number ? sizeof v->number : (unsigned long)v->bytes.len;
+        binds[i].buffer_type = types[v->type];
+        binds[i].buffer = number ? (void *)&v->number : (void *)v->bytes.at;
+        binds[i].buffer_length = lengths[i];
+        binds[i].length = &lengths[i];
+    }
+    my_bool leave = 1, read = 0;
+    (void)mysql_optionsv(conn->mysql, MARIADB_OPT_SKIP_READ_RESPONSE, &leave);
+    bool bad =
+        (call->n_params && mysql_stmt_bind_param(prepared, binds)) || mysql_stmt_execute(prepared);
+    (void)mysql_optionsv(conn->mysql, MARIADB_OPT_SKIP_READ_RESPONSE, &read);
+    if (bad)
+        return failed(conn, mysql_stmt_errno(prepared), mysql_stmt_error(prepared), why);
+    return OK;
 }
 
 /* ---- reading ---- */
@@ -280,29 +366,39 @@ static void send_first(struct trip *t, const char *text)
     t->before += !t->err;
 }
 
+/* What was sent before may have failed before: then that counts. */
+static void stop_sending(struct trip *t, enum err err, const struct fault *words)
+{
+    read_sent(t);
+    if (t->err)
+        return;
+    t->err = err;
+    t->failed = t->sent;
+    if (t->why)
+        *t->why = *words;
+}
+
 static void send_next(struct trip *t)
 {
     struct sql_conn *conn = t->conn;
-    enum err err = write_call(&conn->text, &t->calls[t->sent], t->why);
-    if (!err && t->ahead > 0 && t->ahead + conn->text.len > AHEAD_BYTES) {
+    struct sql_call *call = &t->calls[t->sent];
+    MYSQL_STMT *prepared = prepared_of(conn, call);
+    struct fault words = {0};
+    enum err err = prepared ? OK : write_call(&conn->text, call, &words);
+    size_t size = prepared ? prepared_size(call) : conn->text.len;
+    if (!err && t->ahead > 0 && t->ahead + size > AHEAD_BYTES) {
         read_sent(t);
         if (t->err)
             return;
     }
     if (!err)
-        err = send_text(conn, (const char *)conn->text.at, conn->text.len, t->why);
+        err = prepared ? send_prepared(conn, prepared, call, &words)
+                       : send_text(conn, (const char *)conn->text.at, conn->text.len, &words);
     if (err) {
-        struct fault words = t->why ? *t->why : (struct fault){0};
-        read_sent(t); /* what was sent before may have failed before */
-        if (!t->err) {
-            t->err = err;
-            t->failed = t->sent;
-            if (t->why)
-                *t->why = words;
-        }
+        stop_sending(t, err, &words);
         return;
     }
-    t->ahead += conn->text.len + 1;
+    t->ahead += size + 1;
     t->sent++;
 }
 
@@ -330,10 +426,10 @@ static void finish_alone(struct trip *t, size_t n)
     t->err = t->err ? t->err : err;
 }
 
-enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
+enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *place,
                      struct fault *why)
 {
-    *failed = 0;
+    *place = 0;
     if (n == 0)
         return OK;
     if (conn->dead)
@@ -341,13 +437,12 @@ enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, si
     if (conn->spoiled)
         return fault_set(why, ERR_INVALID, "MariaDB: a statement of this transaction has failed");
 
+    for (size_t i = 0; i < n; i++)
+        prepare(conn, &calls[i]);
     struct trip t = {.conn = conn, .calls = calls, .why = why};
-    if (conn->begin_due) {
-        conn->begin_due = false;
-        send_first(&t, "START TRANSACTION");
-        if (conn->savepoints)
-            send_first(&t, "SAVEPOINT once");
-    }
+    if (conn->begin_due && conn->savepoints) /* else the first statement begins it */
+        send_first(&t, "SAVEPOINT once");
+    conn->begin_due = false;
     while (t.sent < n && !t.err)
         send_next(&t);
     if (conn->transaction) {
@@ -355,6 +450,6 @@ enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, si
         conn->spoiled = t.err != OK;
     } else
         finish_alone(&t, n);
-    *failed = t.failed;
+    *place = t.failed;
     return t.err;
 }
