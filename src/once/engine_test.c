@@ -460,6 +460,29 @@ static void another_unique_key_is_an_error(void **state)
     (void)state;
 }
 
+/* docs/once-sql.md has the very statements that are run, in their order. */
+static void the_manual_has_the_sql_that_is_run(void **state)
+{
+    static char manual[64 << 10];
+    FILE *file = fopen(ONCE_SQL_MANUAL, "re");
+    assert_non_null(file);
+    size_t size = fread(manual, 1, sizeof manual - 1, file);
+    assert_true(size > 0 && feof(file));
+    (void)fclose(file);
+    const char *at = strstr(manual, dialect.heading);
+    assert_non_null(at);
+    for (size_t i = 0; dialect.engine->create[i]; i++) {
+        char *whole = table_text(dialect.engine->create[i]);
+        at = strstr(at, whole);
+        if (!at)
+            fail_msg("docs/once-sql.md has not, in its place: %s", whole);
+        at += strlen(whole);
+        assert_int_equal(*at, ';');
+        free(whole);
+    }
+    (void)state;
+}
+
 static void the_clock_is_real_and_one_in_a_statement(void **state)
 {
     struct sql_conn *conn = fresh();
@@ -505,6 +528,7 @@ size_t statement_cases(struct CMUnitTest out[ENGINE_CASES_MAX])
         cmocka_unit_test(a_transaction_with_a_failure_is_rolled_back),
         cmocka_unit_test(a_transaction_sees_what_others_committed),
         cmocka_unit_test(tables_can_be_created_by_several_at_once_and_again),
+        cmocka_unit_test(the_manual_has_the_sql_that_is_run),
         cmocka_unit_test(a_claim_is_inserted_unless_it_is_there),
         test_of_row("H-17", ids_are_bytes),
         test_of_row("H-16", nothing_is_cut),

@@ -22,6 +22,7 @@
 /* What the file that includes this has to say about its engine. */
 struct dialect {
     const struct sql_engine *engine;
+    const char *heading;   /* of its section in docs/once-sql.md */
     const char *things;    /* CREATE TABLE things (id, number, words of 10, bytes) */
     const char *sleep;     /* a statement that takes ten seconds */
     const char *forbidden; /* one that this user may not run */

@@ -4,6 +4,7 @@
 
 const struct dialect dialect = {
     .engine = &sql_engine_mariadb,
+    .heading = "## MariaDB and MySQL",
     .things = "CREATE TABLE things (id BIGINT NOT NULL PRIMARY KEY, number BIGINT,"
               " words VARCHAR(10) CHARACTER SET utf8mb4, bytes MEDIUMBLOB) ENGINE=InnoDB",
     .sleep = "SELECT SLEEP(10)",

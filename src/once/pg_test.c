@@ -4,6 +4,7 @@
 
 const struct dialect dialect = {
     .engine = &sql_engine_pg,
+    .heading = "## PostgreSQL",
     .things = "CREATE TABLE things (id bigint PRIMARY KEY, number bigint, words varchar(10),"
               " bytes bytea)",
     .sleep = "SELECT pg_sleep(10)",
