@@ -398,6 +398,81 @@ static void a_claim_is_inserted_unless_it_is_there(void **state)
     (void)state;
 }
 
+/* Engines may send them together; each has its own count all the same. */
+static void many_of_one_text_are_counted_each(void **state)
+{
+    enum { N = 100 };
+    (void)create_tables(NULL);
+    char *insert = table_text(dialect.engine->insert_claim);
+    char *clear = table_text("DELETE FROM {claims}");
+    char *update = table_text("UPDATE {claims} SET state = ? WHERE id = ? AND state = ?");
+    struct sql_conn *conn = fresh();
+    (void)done(conn, (struct sql_call){.text = clear});
+    static uint8_t ids[N][32];
+    struct sql_call *calls = calloc(N, sizeof *calls);
+    assert_non_null(calls);
+    size_t failed;
+    struct fault why = {0};
+    int64_t model[2][N]; /* the state of what is there; -1: nothing */
+    memset(model, 0xff, sizeof model);
+    for (int turn = 0; turn < 3; turn++) { /* none is there, every seventh, all are */
+        begin(conn);
+        bool inserted[N], updated[N];
+        for (int i = 0; i < N; i++) {
+            int kind = turn > 0 || i % 7 == 0;
+            ids[i][0] = (uint8_t)i;
+            ids[i][1] = (uint8_t)kind;
+            calls[i] = (struct sql_call){.text = insert,
+                                         VALUES(blob(ids[i], 32), words("name"), num(i), num(-i),
+                                                num(3), num(4), num(5), num(6))};
+            inserted[i] = model[kind][i] < 0;
+            model[kind][i] = inserted[i] ? i : model[kind][i];
+            updated[i] = model[kind][i] == (i % 3 ? i : 1000);
+            model[kind][i] = updated[i] && i % 5 == 0 ? 7 : model[kind][i];
+        }
+        good(dialect.engine->run(conn, calls, N, &failed, &why), &why);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(calls[i].changed, inserted[i]);
+        for (int i = 0; i < N; i++) /* to what it is already, but for every fifth */
+            calls[i] = (struct sql_call){
+                .text = update,
+                VALUES(num(i % 5 ? i : 7), blob(ids[i], 32), num(i % 3 ? i : 1000))};
+        good(dialect.engine->run(conn, calls, N, &failed, &why), &why);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(calls[i].changed, updated[i]);
+        commit(conn);
+    }
+    free(calls);
+    free(update);
+    free(clear);
+    free(insert);
+    bye(conn);
+    (void)state;
+}
+
+static void one_of_many_that_fails_has_its_place(void **state)
+{
+    enum { N = 12 };
+    struct sql_conn *conn = fresh();
+    fresh_things(conn);
+    (void)done(conn, (struct sql_call){.text = insert_id, VALUES(num(1000))});
+    for (size_t bad = 0; bad < N; bad++) {
+        struct sql_call calls[N];
+        for (size_t i = 0; i < N; i++)
+            calls[i] =
+                (struct sql_call){.text = insert_id, VALUES(num(i == bad ? 1000 : (int64_t)i))};
+        size_t failed = 99;
+        struct fault why = {0};
+        begin(conn);
+        assert_int_equal(dialect.engine->run(conn, calls, N, &failed, &why), ERR_EXISTS);
+        assert_int_equal(failed, bad);
+        dialect.engine->rollback(conn);
+        assert_int_equal(things(conn), 1);
+    }
+    bye(conn);
+    (void)state;
+}
+
 /* Ids that differ in one bit, in what would be a letter's case, or in a blank at the end. */
 static void ids_are_bytes(void **state)
 {
@@ -530,6 +605,8 @@ size_t statement_cases(struct CMUnitTest out[ENGINE_CASES_MAX])
         cmocka_unit_test(tables_can_be_created_by_several_at_once_and_again),
         cmocka_unit_test(the_manual_has_the_sql_that_is_run),
         cmocka_unit_test(a_claim_is_inserted_unless_it_is_there),
+        cmocka_unit_test(many_of_one_text_are_counted_each),
+        cmocka_unit_test(one_of_many_that_fails_has_its_place),
         test_of_row("H-17", ids_are_bytes),
         test_of_row("H-16", nothing_is_cut),
         test_of_row("H-19", another_unique_key_is_an_error),

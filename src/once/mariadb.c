@@ -149,6 +149,10 @@ static enum err my_connect(const struct store_settings *settings, struct sql_con
     if (mysql_get_server_version(conn->mysql) < OLDEST)
         return fault_set(why, ERR_UNSUPPORTED, "%s is too old: MySQL 5.7 or MariaDB is needed",
                          mysql_get_server_info(conn->mysql));
+    unsigned can = 0; /* the upper half of MariaDB's capabilities; MySQL has none */
+    if (mariadb_connection(conn->mysql) &&
+        !mariadb_get_infov(conn->mysql, MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES, &can))
+        conn->bulk = can & (unsigned)(MARIADB_CLIENT_STMT_BULK_OPERATIONS >> 32);
     err = settle(conn, settings->wait_ms, why);
     if (!err)
         err = check_server(conn, settings, why);

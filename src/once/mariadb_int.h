@@ -1,5 +1,6 @@
 /* mariadb_int.h - the engine for MariaDB and MySQL: mariadb.c connects and holds transactions,
- * mariadb_run.c runs statements, mariadb_url.c reads URLs.
+ * mariadb_run.c runs statements, mariadb_prepared.c has those that are prepared, mariadb_url.c
+ * reads URLs.
  *
  * n calls are sent, then n answers read, which is one round trip. Statements that write are
  * prepared once and sent by number, as half of what a server does for a small INSERT as text is
@@ -53,6 +54,7 @@ struct sql_conn {
     struct buf text; /* the statement that is being written */
     struct mariadb_statement statements[MARIADB_STATEMENTS_MAX];
     size_t n_statements;
+    bool bulk;        /* the server takes many sets of values at once */
     bool transaction; /* begin() was said */
     bool begin_due;   /* … and not sent yet */
     bool spoiled;     /* a statement in it has failed */
@@ -63,10 +65,29 @@ struct sql_conn {
 
 enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
                      struct fault *why);
-void mariadb_forget(struct sql_conn *conn); /* all prepared statements */
 /* One statement without values, as it is. */
 enum err mariadb_tell(struct sql_conn *conn, const char *text, struct fault *why);
 /* What the last error means, with the server's words. */
 enum err mariadb_error(struct sql_conn *conn, struct fault *why);
+
+enum err mariadb_failed(struct sql_conn *conn, unsigned code, const char *words, struct fault *why);
+enum err mariadb_does_not_fit(const struct sql_call *call, struct fault *why);
+
+/* ---- prepared statements ---- */
+
+/* While nothing is under way: prepares the call's text, if that is worth while. */
+void mariadb_prepare(struct sql_conn *conn, const struct sql_call *call);
+void mariadb_forget(struct sql_conn *conn); /* all of them */
+MYSQL_STMT *mariadb_prepared(const struct sql_conn *conn,
+                             const struct sql_call *call); /* or NULL */
+size_t mariadb_prepared_size(const struct sql_call *call); /* about what it takes to send it */
+
+/* These send, and leave the answer, a count of rows, to be read. */
+enum err mariadb_send_prepared(struct sql_conn *conn, MYSQL_STMT *prepared, struct sql_call *call,
+                               struct fault *why);
+/* So many of the first can go together; 1: only by itself. */
+size_t mariadb_bulk_count(const struct sql_conn *conn, const struct sql_call *calls, size_t n);
+enum err mariadb_send_bulk(struct sql_conn *conn, const struct sql_call *calls, size_t n,
+                           struct fault *why);
 
 #endif

@@ -72,7 +72,7 @@ static enum err meaning(unsigned code)
     }
 }
 
-static enum err failed(struct sql_conn *conn, unsigned code, const char *words, struct fault *why)
+enum err mariadb_failed(struct sql_conn *conn, unsigned code, const char *words, struct fault *why)
 {
     enum err err = meaning(code);
     if (err == ERR_IO)
@@ -82,10 +82,10 @@ static enum err failed(struct sql_conn *conn, unsigned code, const char *words, 
 
 enum err mariadb_error(struct sql_conn *conn, struct fault *why)
 {
-    return failed(conn, mysql_errno(conn->mysql), mysql_error(conn->mysql), why);
+    return mariadb_failed(conn, mysql_errno(conn->mysql), mysql_error(conn->mysql), why);
 }
 
-static enum err does_not_fit(const struct sql_call *call, struct fault *why)
+enum err mariadb_does_not_fit(const struct sql_call *call, struct fault *why)
 {
     return fault_set(why, ERR_INVALID, "MariaDB: %zu values do not fit: %.100s", call->n_params,
                      call->text);
@@ -141,87 +141,7 @@ static enum err write_call(struct buf *out, const struct sql_call *call, struct 
         if (used == SIZE_MAX)
             break;
     }
-    return used == call->n_params ? out->err : does_not_fit(call, why);
-}
-
-/* ---- prepared statements ---- */
-
-/* Statements whose answer is a count and never a row. */
-static bool writes(const char *text)
-{
-    return strncmp(text, "INSERT ", 7) == 0 || strncmp(text, "UPDATE ", 7) == 0 ||
-           strncmp(text, "DELETE ", 7) == 0;
-}
-
-static MYSQL_STMT *prepared_of(const struct sql_conn *conn, const struct sql_call *call)
-{
-    if (!call->once)
-        for (size_t i = 0; i < conn->n_statements; i++)
-            if (conn->statements[i].text == call->text)
-                return conn->statements[i].prepared;
-    return NULL;
-}
-
-/* While nothing is under way. One that cannot be prepared is sent as text, and what is wrong with
- * it is told in its place. */
-static void prepare(struct sql_conn *conn, const struct sql_call *call)
-{
-    if (call->once || !writes(call->text) || prepared_of(conn, call) ||
-        conn->n_statements == MARIADB_STATEMENTS_MAX)
-        return;
-    MYSQL_STMT *prepared = mysql_stmt_init(conn->mysql);
-    if (!prepared)
-        return;
-    if (mysql_stmt_prepare(prepared, call->text, (unsigned long)strlen(call->text))) {
-        (void)mysql_stmt_close(prepared);
-        return;
-    }
-    conn->statements[conn->n_statements++] = (struct mariadb_statement){call->text, prepared};
-}
-
-void mariadb_forget(struct sql_conn *conn)
-{
-    while (conn->n_statements > 0)
-        (void)mysql_stmt_close(conn->statements[--conn->n_statements].prepared);
-}
-
-static size_t prepared_size(const struct sql_call *call)
-{
-    size_t size = call->n_params * 12 + 16;
-    for (size_t i = 0; i < call->n_params; i++)
-        size += call->params[i].bytes.len;
-    return size;
-}
-
-/* Sends it; its answer, a count, is read as that of any other. */
-static enum err send_prepared(struct sql_conn *conn, MYSQL_STMT *prepared, struct sql_call *call,
-                              struct fault *why)
-{
-    static const enum enum_field_types types[] = {[SQL_NULL] = MYSQL_TYPE_NULL,
-                                                  [SQL_INT] = MYSQL_TYPE_LONGLONG,
-                                                  [SQL_TEXT] = MYSQL_TYPE_STRING,
-                                                  [SQL_BLOB] = MYSQL_TYPE_BLOB};
-    MYSQL_BIND binds[SQL_PARAMS_MAX] = {{0}};
-    unsigned long lengths[SQL_PARAMS_MAX];
-    if (mysql_stmt_param_count(prepared) != call->n_params)
-        return does_not_fit(call, why);
-    for (size_t i = 0; i < call->n_params; i++) {
-        struct sql_value *v = &call->params[i];
-        bool number = v->type == SQL_INT;
-        lengths[i] = number ? sizeof v->number : (unsigned long)v->bytes.len;
-        binds[i].buffer_type = types[v->type];
-        binds[i].buffer = number ? (void *)&v->number : (void *)v->bytes.at;
-        binds[i].buffer_length = lengths[i];
-        binds[i].length = &lengths[i];
-    }
-    my_bool leave = 1, read = 0;
-    (void)mysql_optionsv(conn->mysql, MARIADB_OPT_SKIP_READ_RESPONSE, &leave);
-    bool bad =
-        (call->n_params && mysql_stmt_bind_param(prepared, binds)) || mysql_stmt_execute(prepared);
-    (void)mysql_optionsv(conn->mysql, MARIADB_OPT_SKIP_READ_RESPONSE, &read);
-    if (bad)
-        return failed(conn, mysql_stmt_errno(prepared), mysql_stmt_error(prepared), why);
-    return OK;
+    return used == call->n_params ? out->err : mariadb_does_not_fit(call, why);
 }
 
 /* ---- reading ---- */
@@ -382,17 +302,17 @@ static void send_next(struct trip *t)
 {
     struct sql_conn *conn = t->conn;
     struct sql_call *call = &t->calls[t->sent];
-    MYSQL_STMT *prepared = prepared_of(conn, call);
+    MYSQL_STMT *prepared = mariadb_prepared(conn, call);
     struct fault words = {0};
     enum err err = prepared ? OK : write_call(&conn->text, call, &words);
-    size_t size = prepared ? prepared_size(call) : conn->text.len;
+    size_t size = prepared ? mariadb_prepared_size(call) : conn->text.len;
     if (!err && t->ahead > 0 && t->ahead + size > AHEAD_BYTES) {
         read_sent(t);
         if (t->err)
             return;
     }
     if (!err)
-        err = prepared ? send_prepared(conn, prepared, call, &words)
+        err = prepared ? mariadb_send_prepared(conn, prepared, call, &words)
                        : send_text(conn, (const char *)conn->text.at, conn->text.len, &words);
     if (err) {
         stop_sending(t, err, &words);
@@ -400,6 +320,41 @@ static void send_next(struct trip *t)
     }
     t->ahead += size + 1;
     t->sent++;
+}
+
+/* Many of one text in one packet. There is one count for all of them: as long as each has changed
+ * one row, which is what is expected, it tells enough. Else they are taken back and sent one by
+ * one.
+ */
+static void send_together(struct trip *t, size_t count)
+{
+    struct sql_conn *conn = t->conn;
+    size_t first = t->sent;
+    struct sql_call all = {.text = ""};
+    read_sent(t);
+    if (t->err)
+        return;
+    t->failed = first;
+    t->err = send_text(conn, "SAVEPOINT once_bulk", 19, t->why);
+    if (!t->err)
+        t->err = mariadb_send_bulk(conn, &t->calls[first], count, t->why);
+    if (t->err)
+        return;
+    t->err = read_answer(conn, NULL, t->why);
+    enum err err = conn->dead ? ERR_IO : read_answer(conn, &all, t->err ? NULL : t->why);
+    if (t->err || err == ERR_IO || err == ERR_BUSY) {
+        t->err = t->err ? t->err : err;
+        return;
+    }
+    if (!err && all.changed == count) {
+        for (size_t i = first; i < first + count; i++)
+            t->calls[i].changed = 1;
+        t->sent = t->read = first + count;
+        return;
+    }
+    t->err = mariadb_tell(conn, "ROLLBACK TO SAVEPOINT once_bulk", t->why);
+    while (t->sent < first + count && !t->err)
+        send_next(t);
 }
 
 enum err mariadb_tell(struct sql_conn *conn, const char *text, struct fault *why)
@@ -438,13 +393,18 @@ enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, si
         return fault_set(why, ERR_INVALID, "MariaDB: a statement of this transaction has failed");
 
     for (size_t i = 0; i < n; i++)
-        prepare(conn, &calls[i]);
+        mariadb_prepare(conn, &calls[i]);
     struct trip t = {.conn = conn, .calls = calls, .why = why};
     if (conn->begin_due && conn->savepoints) /* else the first statement begins it */
         send_first(&t, "SAVEPOINT once");
     conn->begin_due = false;
-    while (t.sent < n && !t.err)
-        send_next(&t);
+    while (t.sent < n && !t.err) {
+        size_t together = mariadb_bulk_count(conn, &calls[t.sent], n - t.sent);
+        if (together > 1)
+            send_together(&t, together);
+        else
+            send_next(&t);
+    }
     if (conn->transaction) {
         read_sent(&t);
         conn->spoiled = t.err != OK;

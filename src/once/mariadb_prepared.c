@@ -1,0 +1,156 @@
+/* mariadb_prepared.c - prepared statements on MariaDB and MySQL, which are sent and not waited for:
+ * one by one, or many of one text in one packet where the server can (MariaDB's bulk operations).
+ */
+#include "once/mariadb_int.h"
+
+#include <assert.h>
+
+#define BULK_MIN   4
+#define BULK_MAX   64
+#define BULK_BYTES (1 << 20)
+
+/* Statements whose answer is a count and never a row. */
+static bool writes(const char *text)
+{
+    return strncmp(text, "INSERT ", 7) == 0 || strncmp(text, "UPDATE ", 7) == 0 ||
+           strncmp(text, "DELETE ", 7) == 0;
+}
+
+MYSQL_STMT *mariadb_prepared(const struct sql_conn *conn, const struct sql_call *call)
+{
+    if (!call->once)
+        for (size_t i = 0; i < conn->n_statements; i++)
+            if (conn->statements[i].text == call->text)
+                return conn->statements[i].prepared;
+    return NULL;
+}
+
+/* While nothing is under way. One that cannot be prepared is sent as text, and what is wrong with
+ * it is told in its place. */
+void mariadb_prepare(struct sql_conn *conn, const struct sql_call *call)
+{
+    if (call->once || !writes(call->text) || mariadb_prepared(conn, call) ||
+        conn->n_statements == MARIADB_STATEMENTS_MAX)
+        return;
+    MYSQL_STMT *prepared = mysql_stmt_init(conn->mysql);
+    if (!prepared)
+        return;
+    if (mysql_stmt_prepare(prepared, call->text, (unsigned long)strlen(call->text))) {
+        (void)mysql_stmt_close(prepared);
+        return;
+    }
+    conn->statements[conn->n_statements++] = (struct mariadb_statement){call->text, prepared};
+}
+
+void mariadb_forget(struct sql_conn *conn)
+{
+    while (conn->n_statements > 0)
+        (void)mysql_stmt_close(conn->statements[--conn->n_statements].prepared);
+}
+
+size_t mariadb_prepared_size(const struct sql_call *call)
+{
+    size_t size = call->n_params * 12 + 16;
+    for (size_t i = 0; i < call->n_params; i++)
+        size += call->params[i].bytes.len;
+    return size;
+}
+
+static const enum enum_field_types types[] = {[SQL_NULL] = MYSQL_TYPE_NULL,
+                                              [SQL_INT] = MYSQL_TYPE_LONGLONG,
+                                              [SQL_TEXT] = MYSQL_TYPE_STRING,
+                                              [SQL_BLOB] = MYSQL_TYPE_BLOB};
+
+static enum err send_bound(struct sql_conn *conn, MYSQL_STMT *prepared, MYSQL_BIND *binds,
+                           struct fault *why)
+{
+    my_bool leave = 1, read = 0;
+    (void)mysql_optionsv(conn->mysql, MARIADB_OPT_SKIP_READ_RESPONSE, &leave);
+    bool bad = (mysql_stmt_param_count(prepared) && mysql_stmt_bind_param(prepared, binds)) ||
+               mysql_stmt_execute(prepared);
+    (void)mysql_optionsv(conn->mysql, MARIADB_OPT_SKIP_READ_RESPONSE, &read);
+    if (bad)
+        return mariadb_failed(conn, mysql_stmt_errno(prepared), mysql_stmt_error(prepared), why);
+    return OK;
+}
+
+/* Sends it; its answer, a count, is read as that of any other. */
+enum err mariadb_send_prepared(struct sql_conn *conn, MYSQL_STMT *prepared, struct sql_call *call,
+                               struct fault *why)
+{
+    MYSQL_BIND binds[SQL_PARAMS_MAX] = {{0}};
+    unsigned long lengths[SQL_PARAMS_MAX];
+    if (mysql_stmt_param_count(prepared) != call->n_params)
+        return mariadb_does_not_fit(call, why);
+    for (size_t i = 0; i < call->n_params; i++) {
+        struct sql_value *v = &call->params[i];
+        bool number = v->type == SQL_INT;
+        lengths[i] = number ? sizeof v->number : (unsigned long)v->bytes.len;
+        binds[i].buffer_type = types[v->type];
+        binds[i].buffer = number ? (void *)&v->number : (void *)v->bytes.at;
+        binds[i].buffer_length = lengths[i];
+        binds[i].length = &lengths[i];
+    }
+    return send_bound(conn, prepared, binds, why);
+}
+
+/* ---- many at once ---- */
+
+static bool alike(const struct sql_call *a, const struct sql_call *b)
+{
+    bool same = a->text == b->text && !b->once && a->n_params == b->n_params;
+    for (size_t i = 0; same && i < a->n_params; i++)
+        same = a->params[i].type == b->params[i].type && a->params[i].type != SQL_NULL;
+    return same;
+}
+
+size_t mariadb_bulk_count(const struct sql_conn *conn, const struct sql_call *calls, size_t n)
+{
+    const char *text = calls[0].text;
+    MYSQL_STMT *prepared = mariadb_prepared(conn, &calls[0]);
+    if (!conn->bulk || !conn->transaction || !prepared || strncmp(text, "DELETE ", 7) == 0 ||
+        calls[0].n_params == 0 || mysql_stmt_param_count(prepared) != calls[0].n_params)
+        return 1;
+    size_t count = 0, size = 0;
+    while (count < n && count < BULK_MAX && alike(&calls[0], &calls[count])) {
+        size += mariadb_prepared_size(&calls[count]);
+        if (size > BULK_BYTES)
+            break;
+        count++;
+    }
+    return count < BULK_MIN ? 1 : count;
+}
+
+enum err mariadb_send_bulk(struct sql_conn *conn, const struct sql_call *calls, size_t n,
+                           struct fault *why)
+{
+    /* A column of numbers is an array of them, one of bytes an array of pointers. */
+    union {
+        int64_t number;
+        const void *at;
+    } cells[SQL_PARAMS_MAX][BULK_MAX];
+    unsigned long lengths[SQL_PARAMS_MAX][BULK_MAX];
+    MYSQL_BIND binds[SQL_PARAMS_MAX] = {{0}};
+    static_assert(sizeof cells[0][0] == sizeof(int64_t), "an array of numbers");
+    invariant(n <= BULK_MAX);
+    for (size_t p = 0; p < calls[0].n_params; p++) {
+        bool number = calls[0].params[p].type == SQL_INT;
+        for (size_t i = 0; i < n; i++) {
+            struct bytes b = calls[i].params[p].bytes;
+            lengths[p][i] = number ? sizeof(int64_t) : (unsigned long)b.len;
+            if (number)
+                cells[p][i].number = calls[i].params[p].number;
+            else
+                cells[p][i].at = b.len ? (const void *)b.at : "";
+        }
+        binds[p].buffer_type = types[calls[0].params[p].type];
+        binds[p].buffer = cells[p];
+        binds[p].length = lengths[p];
+    }
+    MYSQL_STMT *prepared = mariadb_prepared(conn, &calls[0]);
+    unsigned rows = (unsigned)n, none = 0;
+    (void)mysql_stmt_attr_set(prepared, STMT_ATTR_ARRAY_SIZE, &rows);
+    enum err err = send_bound(conn, prepared, binds, why);
+    (void)mysql_stmt_attr_set(prepared, STMT_ATTR_ARRAY_SIZE, &none);
+    return err;
+}
