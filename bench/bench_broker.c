@@ -35,6 +35,8 @@ static void setting(struct load *load, const char *arg)
         load->warm_ms = value;
     else if (bytes_equal(name, BYTES("run_ms")) && value > 0)
         load->run_ms = value;
+    else if (bytes_equal(name, BYTES("asked")))
+        load->asked = value;
     else if (bytes_equal(name, BYTES("binary")))
         load->form = value ? HEAD_BINARY : HEAD_JSON;
     else

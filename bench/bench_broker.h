@@ -34,6 +34,7 @@ struct load {
     enum head_form form;
     unsigned conns, flight, size, rate, rounds, count;
     uint64_t warm_ms, run_ms;
+    bool asked; /* load_send: in turns, one for each line on standard input */
 };
 
 int load_send(const struct load *load);

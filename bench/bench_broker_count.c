@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 void sample_add(struct sample *s, uint64_t ns)
@@ -47,15 +48,11 @@ static void proc_read(pid_t pid, const char *name, char *out, size_t size)
 
 uint64_t cpu_ns_of(pid_t pid)
 {
-    char text[1024];
-    proc_read(pid, "stat", text, sizeof text);
-    /* Behind the name, which may hold anything: state, then ten numbers, then user and system. */
-    const char *at = strrchr(text, ')');
-    unsigned long long user, system;
-    if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
-                      &system) != 2)
-        wrong("/proc/%d/stat cannot be read", (int)pid);
-    return (user + system) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+    clockid_t clock;
+    struct timespec t;
+    must(clock_getcpuclockid(pid, &clock) == 0, "clock_getcpuclockid");
+    must(clock_gettime(clock, &t) == 0, "clock_gettime");
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 double resident_mb_of(pid_t pid)

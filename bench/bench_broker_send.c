@@ -4,6 +4,9 @@
  * freed are filled again with one write, as clients of many threads do. An answer counts when it
  * says SUCCESS for the queue that was asked for; at the end the offsets of all answers must be
  * 0, 1, 2 … in each queue, each once: whatever was acknowledged has a place of its own.
+ *
+ * With asked=1 the load comes in turns, one for each line on standard input, until that ends. So
+ * two generators that stay connected can load two brokers alternately, for a moment each.
  */
 #include "bench_broker.h"
 
@@ -157,6 +160,46 @@ static void all_given(const struct sending *s)
                   (long long)s->given[i].end, (long long)s->given[i].n);
 }
 
+/* Loads the broker for a while and says how it went. Nothing is under way before or after. */
+static void turn(struct sending *s, int epoll_fd)
+{
+    const struct load *load = s->load;
+    s->stopping = false;
+    s->took.n = 0;
+    s->refused_measured = 0;
+    for (unsigned i = 0; i < load->conns; i++)
+        slots_fill(s, i);
+    run(s, epoll_fd, now_ns() + load->warm_ms * 1000000);
+
+    s->measuring = true;
+    uint64_t begin = now_ns(), cpu = cpu_ns_of(load->pid);
+    double own = cpu_ns_own();
+    run(s, epoll_fd, begin + load->run_ms * 1000000);
+    double wall = (double)(now_ns() - begin);
+    double cpu_each = (double)(cpu_ns_of(load->pid) - cpu) / (double)s->took.n;
+    own = cpu_ns_own() - own;
+    s->measuring = false;
+
+    s->stopping = true;
+    run(s, epoll_fd, UINT64_MAX);
+    all_given(s);
+    printf("{\"per_second\": %.1f, \"cpu_us\": %.3f, \"own_cpu\": %.2f, \"refused\": %llu, "
+           "\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"count\": %zu}\n",
+           (double)s->took.n * 1e9 / wall, cpu_each / 1000, own / wall,
+           (unsigned long long)s->refused_measured, sample_us(&s->took, 0.5),
+           sample_us(&s->took, 0.99), sample_us(&s->took, 0.999), s->took.n);
+    must(fflush(stdout) == 0, "standard output");
+}
+
+static bool turn_asked(void)
+{
+    int c;
+    do
+        c = getchar();
+    while (c != '\n' && c != EOF);
+    return c != EOF;
+}
+
 int load_send(const struct load *load)
 {
     struct sending s = {
@@ -176,26 +219,9 @@ int load_send(const struct load *load)
     topic_make(&s);
 
     int epoll_fd = epoll_over(s.wires, load->conns);
-    for (unsigned i = 0; i < load->conns; i++)
-        slots_fill(&s, i);
-    run(&s, epoll_fd, now_ns() + load->warm_ms * 1000000);
-
-    s.measuring = true;
-    uint64_t begin = now_ns(), cpu = cpu_ns_of(load->pid);
-    double own = cpu_ns_own();
-    run(&s, epoll_fd, begin + load->run_ms * 1000000);
-    double wall = (double)(now_ns() - begin);
-    double cpu_each = (double)(cpu_ns_of(load->pid) - cpu) / (double)s.took.n;
-    own = cpu_ns_own() - own;
-    s.measuring = false;
-
-    s.stopping = true;
-    run(&s, epoll_fd, UINT64_MAX);
-    all_given(&s);
-    printf("{\"per_second\": %.1f, \"cpu_us\": %.3f, \"own_cpu\": %.2f, \"refused\": %llu, "
-           "\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"count\": %zu}\n",
-           (double)s.took.n * 1e9 / wall, cpu_each / 1000, own / wall,
-           (unsigned long long)s.refused_measured, sample_us(&s.took, 0.5),
-           sample_us(&s.took, 0.99), sample_us(&s.took, 0.999), s.took.n);
+    if (!load->asked)
+        turn(&s, epoll_fd);
+    while (load->asked && turn_asked())
+        turn(&s, epoll_fd);
     return 0;
 }

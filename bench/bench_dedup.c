@@ -4,6 +4,10 @@
  * Only processor time of this thread counts, so that others on the machine disturb little. What is
  * compared is the verb alone (check, place, store; no network): a part of what a broker does for a
  * message, so the whole broker pays a smaller share (broker.py dedup).
+ *
+ *     bench_dedup                  both, as a ratio
+ *     bench_dedup with|without     one of them, for a profiler: what it counts is repeatable
+ *                                  however busy the machine is
  */
 #include "bench_store.h"
 
@@ -16,6 +20,7 @@
 #define REQUESTS 32  /* in one turn of a loop */
 #define TURNS    200 /* in one round */
 #define ROUNDS   41
+#define WARM     17 /* rounds, in which the table is filled */
 #define PROPS    96
 
 struct side {
@@ -102,32 +107,66 @@ static void side_round(struct side *side, uint64_t *key)
     side->ns = (double)spent / (TURNS * REQUESTS);
 }
 
+static const struct {
+    const char *name, *key;
+} kinds[] = {{"without", ""}, {"with", "UNIQ_KEY"}};
+
 static bool compare(const char *folder)
 {
-    static struct side with, without;
-    side_open(&with, folder, "with", "UNIQ_KEY");
-    side_open(&without, folder, "without", "");
+    static struct side sides[2];
+    for (int k = 0; k < 2; k++)
+        side_open(&sides[k], folder, kinds[k].name, kinds[k].key);
     double ratios[ROUNDS], extra[ROUNDS];
     uint64_t key = 1;
-    for (int i = -3; i < ROUNDS; i++) {
-        side_round(i % 2 ? &with : &without, &key);
-        side_round(i % 2 ? &without : &with, &key);
+    for (int i = -WARM; i < ROUNDS; i++) {
+        side_round(&sides[i & 1], &key);
+        side_round(&sides[!(i & 1)], &key);
         if (i < 0)
             continue;
-        ratios[i] = with.ns / without.ns;
-        extra[i] = with.ns - without.ns;
+        ratios[i] = sides[1].ns / sides[0].ns;
+        extra[i] = sides[1].ns - sides[0].ns;
     }
     struct broker_numbers n;
-    broker_numbers(with.broker, &n);
+    broker_numbers(sides[1].broker, &n);
     printf("dedup: a send takes %.2f times as long, %.0f ns more; %llu keys in %.1f bytes each\n",
            median(ratios, ROUNDS), median(extra, ROUNDS), (unsigned long long)n.keys,
            (double)n.keys_bytes / (double)n.keys);
-    side_close(&with);
-    side_close(&without);
+    for (int k = 0; k < 2; k++)
+        side_close(&sides[k]);
     return true;
 }
 
-int main(void)
+/* For profilers. */
+static bool alone(const char *folder, int kind)
 {
-    return in_folder(compare) ? 0 : 1;
+    static struct side side;
+    side_open(&side, folder, "alone", kinds[kind].key);
+    uint64_t key = 1;
+    double ns[ROUNDS];
+    for (int i = -WARM; i < ROUNDS; i++) {
+        side_round(&side, &key);
+        if (i >= 0)
+            ns[i] = side.ns;
+    }
+    printf("dedup: a send %s it takes %.0f ns; %d messages in all\n", kinds[kind].name,
+           median(ns, ROUNDS), (WARM + ROUNDS) * TURNS * REQUESTS);
+    side_close(&side);
+    return true;
+}
+
+static bool alone_with(const char *folder)
+{
+    return alone(folder, 1);
+}
+
+static bool alone_without(const char *folder)
+{
+    return alone(folder, 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return in_folder(compare) ? 0 : 1;
+    return in_folder(strcmp(argv[1], "with") == 0 ? alone_with : alone_without) ? 0 : 1;
 }

@@ -9,6 +9,8 @@
 #include "broker/admin_int.h"
 #include "broker/dedup_int.h"
 
+#include "base/reserve.h"
+
 #include <stdlib.h>
 
 #define TEND_STEPS    (1u << 12)
@@ -19,14 +21,16 @@
 
 enum err dedup_open(struct broker *b)
 {
-    struct dedup *d = calloc(1, sizeof *d);
+    struct dedup *d = aligned_alloc(alignof(struct dedup), sizeof *d);
     if (!d)
         return ERR_NO_MEMORY;
+    memset(d, 0, sizeof *d);
     room_init(&d->room, "dedup", ROOM_DEDUP);
     d->seed = dice_next(&b->dice);
     d->window_ms = (int64_t)b->set.dedup_window_ms;
     d->tick_ms = (d->window_ms + DEDUP_TICKS - 1) / DEDUP_TICKS;
     d->max_keys = b->set.dedup_max_keys < DEDUP_KEYS_MAX ? b->set.dedup_max_keys : DEDUP_KEYS_MAX;
+    dedup_table_init(&d->table, d->max_keys);
     b->dedup = d;
     if (b->set.dedup_key[0])
         atomic_store_explicit(&b->dedup_used, true, memory_order_relaxed);
@@ -37,7 +41,7 @@ void dedup_close(struct broker *b)
 {
     if (!b->dedup)
         return;
-    dedup_table_clear(&b->dedup->table);
+    dedup_table_close(&b->dedup->table);
     room_clear(&b->dedup->room);
     free(b->dedup);
 }
@@ -67,13 +71,23 @@ struct bytes dedup_of_topic(struct broker *b, const struct topic_settings *set, 
 /* Room: core. */
 void dedup_choose(struct desk *desk, struct produce *r, const struct topic *topic)
 {
-    struct bytes by = dedup_by(desk->broker, topic);
     bool tried_before = r->reconsume_times > 0; /* by a consumer: not a producer's own retry */
-    if (by.len == 0 || tried_before || r->is_half || r->timer_due_ms > 0)
+    if (tried_before || r->is_half || r->timer_due_ms > 0)
+        return;
+    if (topic != desk->chosen) {
+        desk->chosen = topic;
+        desk->chosen_by = dedup_by(desk->broker, topic);
+        desk->chosen_dedup = desk->chosen_by.len == 0                      ? DEDUP_NONE
+                             : bytes_equal(desk->chosen_by, PROP_UNIQ_KEY) ? DEDUP_UNIQ_KEY
+                                                                           : DEDUP_PROPERTY;
+    }
+    r->dedup = desk->chosen_dedup;
+    if (!r->dedup)
         return;
     desk->guarded = true;
-    r->dedup = bytes_equal(by, PROP_UNIQ_KEY) ? DEDUP_UNIQ_KEY : DEDUP_PROPERTY;
     if (r->dedup == DEDUP_PROPERTY) {
+        struct bytes by = desk->chosen_by;
+        desk->by_property = true;
         memcpy(r->dedup_by, by.at, by.len);
         r->dedup_by[by.len] = 0;
     }
@@ -146,7 +160,8 @@ bool dedup_name_of(const struct record *record, struct bytes by, struct dedup_na
 /* Whether the record at a position has this name, and then its answer. ERR_NOT_FOUND: it has not,
  * or is there no more. Anything else: nobody can say now. */
 static enum err record_compare(struct broker *b, uint64_t position, struct bytes by,
-                               const struct dedup_name *name, struct dedup_note *note)
+                               const struct dedup_name *name, struct dedup_note *note,
+                               struct stored *first)
 {
     struct slice slice;
     enum err err = store_peek_at(b->store, (int64_t)position, &slice);
@@ -158,7 +173,7 @@ static enum err record_compare(struct broker *b, uint64_t position, struct bytes
                 there.place == name->place && bytes_equal(there.topic, name->topic) &&
                 bytes_equal(there.key, name->key);
     if (same) {
-        note->first =
+        *first =
             (struct stored){OK, record.position, record.queue_offset, record.store_ms, record.size};
         note->queue_id = there.queue_id;
     }
@@ -179,6 +194,7 @@ struct turn {
     struct produce *requests;
     struct dedup *d;
     uint64_t since; /* slots from here on are of this turn, and say which draft */
+    size_t known;   /* messages that were stored before, or came earlier in this turn */
 };
 
 static struct dedup_name name_on_desk(const struct turn *t, size_t i)
@@ -193,36 +209,40 @@ static enum err name_look(struct turn *t, size_t i, struct bytes by)
     struct dedup_note *note = &t->desk->notes[i];
     struct dedup_table *table = &t->d->table;
     struct dedup_name name = name_on_desk(t, i);
-    for (uint64_t at = 0; (at = dedup_table_find(table, note->hash, at));) {
+    uint64_t hash = t->desk->hashes[i];
+    for (uint64_t at = 0; (at = dedup_table_find(table, hash, at));) {
         if (at >= t->since) {
             uint32_t twin = (uint32_t)dedup_table_value(table, at);
             struct dedup_name other = name_on_desk(t, twin);
             if (other.place == name.place && bytes_equal(other.topic, name.topic) &&
                 bytes_equal(other.key, name.key)) {
                 note->fate = NOTE_TWIN;
+                t->known++;
                 note->twin = twin;
                 return OK;
             }
             continue;
         }
-        enum err err =
-            record_compare(t->desk->broker, dedup_table_position(table, at), by, &name, note);
+        enum err err = record_compare(t->desk->broker, dedup_table_position(table, at), by, &name,
+                                      note, &t->desk->firsts[i]);
         if (err == ERR_NOT_FOUND)
             continue;
         note->fate = err ? NOTE_NEW : NOTE_KNOWN;
+        t->known += !err;
         return err;
     }
-    note->number = dedup_table_add(table, note->hash, i);
+    note->number = dedup_table_add(table, hash, i);
     return OK;
 }
 
 static enum err request_look(struct turn *t, struct produce *r)
 {
-    struct bytes by = recognised_by(r);
     for (size_t i = r->first; i < r->first + r->count; i++) {
-        if (t->desk->notes[i].key.len == 0)
+        struct dedup_note *note = &t->desk->notes[i];
+        if (note->key.len == 0)
             continue;
-        enum err err = name_look(t, i, by);
+        note->number = dedup_table_add_new(&t->d->table, t->desk->hashes[i], i);
+        enum err err = note->number ? OK : name_look(t, i, recognised_by(r));
         if (err)
             return fault_set(&r->why, err,
                              "the message was not stored: whether it was before cannot be found "
@@ -232,41 +252,24 @@ static enum err request_look(struct turn *t, struct produce *r)
     return OK;
 }
 
-/* What each message is recognised by. In front of the looking, so that the processor fetches the
- * heads of all of them at once. `seed` is the topic's. */
-static void request_names(struct turn *t, const struct produce *r, uint32_t index, uint64_t seed)
+/* No key held: whoever is inside keeps others waiting. Those that a topic recognises by a property
+ * of its own learn only now what that is. */
+static void properties_look(struct desk *desk, const struct produce *requests, size_t n)
 {
-    struct desk *desk = t->desk;
-    for (size_t i = r->first; i < r->first + r->count; i++) {
-        struct dedup_note *note = &desk->notes[i];
-        note->request = index;
-        if (r->dedup == DEDUP_PROPERTY) {
-            note->place = 0;
-            note->key = (struct bytes){0};
-            (void)props_get(desk->drafts[i].props, bytes_str(r->dedup_by), &note->key);
-        }
-        note->hash = bytes_hash(note->key, seed + note->place);
-        dedup_table_fetch_head(&t->d->table, note->hash);
-    }
-}
-
-/* What comes in one turn is mostly for one topic: its name is hashed once. */
-static void turn_names(struct turn *t, size_t n)
-{
-    struct bytes topic = {0};
-    uint64_t seed = 0;
-    for (size_t i = 0; i < n; i++) {
-        const struct produce *r = &t->requests[i];
-        if (r->err || !r->dedup)
+    const struct dedup *d = desk->broker->dedup;
+    for (size_t k = 0; k < n; k++) {
+        const struct produce *r = &requests[k];
+        if (r->err || r->dedup != DEDUP_PROPERTY)
             continue;
-        if (!bytes_equal(topic, r->topic)) {
-            topic = r->topic;
-            seed = bytes_hash(topic, t->d->seed);
+        for (size_t i = r->first; i < r->first + r->count; i++) {
+            struct dedup_name name = {.topic = r->topic};
+            (void)props_get(desk->drafts[i].props, bytes_str(r->dedup_by), &name.key);
+            desk->notes[i].key = name.key;
+            desk->notes[i].place = 0;
+            desk->hashes[i] = dedup_hash(d, &name);
+            dedup_hint_fetch(&d->hint, desk->hashes[i]);
         }
-        request_names(t, r, (uint32_t)i, seed);
     }
-    for (size_t i = 0; i < t->desk->n; i++)
-        dedup_table_fetch_slot(&t->d->table, t->desk->notes[i].hash);
 }
 
 /* Takes a request's slots back that others stand behind: they are found no more. */
@@ -297,42 +300,55 @@ static void end_raise(const struct desk *desk, const struct produce *r, uint64_t
 {
     for (size_t i = r->first; i < r->first + r->count; i++) {
         const struct dedup_note *note = &desk->notes[i];
-        uint64_t record_end = (uint64_t)note->first.position + note->first.size;
-        if (note->fate == NOTE_KNOWN && record_end > *end)
-            *end = record_end;
+        if (note->fate != NOTE_KNOWN)
+            continue;
+        uint64_t record_end = (uint64_t)desk->firsts[i].position + desk->firsts[i].size;
+        *end = record_end > *end ? record_end : *end;
     }
 }
 
-void dedup_begin(struct desk *desk, struct produce *requests, size_t n, uint64_t *end)
+/* What is known is left out of the drafts; those of refused requests as well. */
+static void turn_look(struct turn *t, size_t n, enum err full, uint64_t *end)
 {
-    struct dedup *d = desk->broker->dedup;
-    struct turn t = {desk, requests, d, 0};
-    room_enter(&d->room);
-    int64_t now_ms = dedup_now_ms(desk->broker);
-    dedup_age(d, now_ms);
-    enum err full = dedup_table_reserve(&d->table, desk->n);
-    t.since = d->table.next;
-    dedup_mark(d, now_ms);
-    desk->n_noted = desk->n;
-    if (!full)
-        turn_names(&t, n);
-
+    struct desk *desk = t->desk;
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
-        struct produce *r = &requests[i];
+        struct produce *r = &t->requests[i];
         if (r->err)
             continue;
+        size_t known = t->known;
         if (r->dedup)
             r->err = full ? fault_set(&r->why, full, "no memory to remember the message by its key")
-                          : request_look(&t, r);
+                          : request_look(t, r);
         if (r->err) {
-            request_withdraw(&t, r);
+            request_withdraw(t, r);
+            continue;
+        }
+        if (t->known == known && kept == r->first) {
+            kept += r->count;
             continue;
         }
         kept = request_keep(desk, r, kept);
         end_raise(desk, r, end);
     }
     desk->n = kept;
+}
+
+void dedup_begin(struct desk *desk, struct produce *requests, size_t n, uint64_t *end)
+{
+    struct dedup *d = desk->broker->dedup;
+    struct turn t = {.desk = desk, .requests = requests, .d = d};
+    if (desk->by_property)
+        properties_look(desk, requests, n);
+    room_enter(&d->room);
+    d->now_ms = dedup_now_ms(desk->broker);
+    dedup_age(d, d->now_ms);
+    enum err full = dedup_table_reserve(&d->table, desk->n);
+    t.since = d->table.next;
+    dedup_mark(d, d->now_ms);
+    desk->n_noted = desk->n;
+    turn_look(&t, n, full, end);
+    desk->all_new = desk->n == desk->n_noted && d->table.next - t.since == desk->n;
 }
 
 /* ---- a turn: after the log ---- */
@@ -342,7 +358,7 @@ static void turn_undo(struct desk *desk, struct dedup *d)
 {
     for (size_t i = desk->n_noted; i-- > 0;)
         if (desk->notes[i].number)
-            dedup_table_take_back(&d->table, desk->notes[i].hash);
+            dedup_table_take_back(&d->table, desk->hashes[i]);
 }
 
 /* The answers stand without gaps behind each other: each goes to its message, from behind. */
@@ -354,7 +370,7 @@ static void answers_spread(struct desk *desk, const struct produce *requests, si
         for (size_t i = r->first + r->count; !r->err && i-- > r->first;) {
             const struct dedup_note *note = &desk->notes[i];
             if (note->fate == NOTE_KNOWN)
-                desk->stored[i] = note->first;
+                desk->stored[i] = desk->firsts[i];
             else if (note->fate == NOTE_NEW && stored && --from != i)
                 desk->stored[i] = desk->stored[from];
         }
@@ -362,13 +378,12 @@ static void answers_spread(struct desk *desk, const struct produce *requests, si
     invariant(!stored || from == 0);
 }
 
-static void position_learn(struct dedup *d, const struct dedup_note *note,
-                           const struct stored *stored)
+static void position_learn(struct dedup *d, uint64_t number, const struct stored *stored)
 {
     if (stored->err)
-        dedup_table_void(&d->table, note->number);
+        dedup_table_void(&d->table, number);
     else
-        dedup_table_set(&d->table, note->number, (uint64_t)stored->position);
+        dedup_table_set(&d->table, number, (uint64_t)stored->position);
 }
 
 /* New ones are remembered; the others are counted, and answered as the first one was. */
@@ -379,7 +394,7 @@ static void request_end(struct desk *desk, struct dedup *d, struct produce *r, b
         if (note->fate == NOTE_NEW) {
             note->queue_id = r->stored_queue_id;
             if (stored && note->number)
-                position_learn(d, note, &desk->stored[i]);
+                position_learn(d, note->number, &desk->stored[i]);
             continue;
         }
         if (note->fate == NOTE_TWIN) {
@@ -394,19 +409,32 @@ static void request_end(struct desk *desk, struct dedup *d, struct produce *r, b
     d->duplicates += r->known;
 }
 
-void dedup_end(struct desk *desk, struct produce *requests, size_t n, enum err err)
+static void turn_end(struct desk *desk, struct dedup *d, struct produce *requests, size_t n,
+                     enum err err)
 {
-    struct broker *b = desk->broker;
-    struct dedup *d = b->dedup;
-    room_held(&d->room);
     answers_spread(desk, requests, n, !err);
     if (err)
         turn_undo(desk, d);
     for (size_t i = 0; i < n; i++)
         if (!requests[i].err && requests[i].dedup)
             request_end(desk, d, &requests[i], !err);
+}
+
+void dedup_end(struct desk *desk, struct produce *requests, size_t n, enum err err)
+{
+    struct broker *b = desk->broker;
+    struct dedup *d = b->dedup;
+    room_held(&d->room);
+    if (desk->all_new && !err) { /* nearly always: then every answer has its place already */
+        uint64_t since = d->table.next - desk->n;
+        for (size_t i = 0; i < desk->n; i++)
+            position_learn(d, since + i, &desk->stored[i]);
+    } else {
+        turn_end(desk, d, requests, n, err);
+    }
     struct fault warning;
-    bool warn = dedup_fit(d, dedup_now_ms(b), &warning);
+    bool warn = dedup_fit(d, d->now_ms, &warning);
+    dedup_hint_show(&d->hint, &d->table);
     room_leave(&d->room);
     if (warn && b->out && b->out->warn)
         b->out->warn(b->out->user, warning.text);
@@ -480,7 +508,13 @@ void broker_dedup_turn(struct broker *b)
     room_enter(&d->room);
     dedup_age(d, dedup_now_ms(b));
     dedup_table_tend(&d->table, TEND_STEPS);
+    dedup_hint_show(&d->hint, &d->table);
+    size_t full = dedup_table_full(&d->table);
+    void *heads = d->table.heads;
     room_leave(&d->room);
+    if (full > d->firm)
+        reserve_firm(heads, d->firm, full); /* they stay where they are, so without the room */
+    d->firm = full;
 }
 
 void dedup_numbers(struct broker *b, struct broker_numbers *out)

@@ -1,7 +1,8 @@
 /* dedup_desk.c - notes about the messages on a desk: what each could be recognised by.
  *
  * They are taken while the properties are looked at anyway, before it is known whether the topic
- * wants them, but only if some topic does. */
+ * wants them, but only if some topic does. From then until the table is asked there is other work
+ * to do, in which the processor can fetch what the table will need. */
 #include "broker/dedup_int.h"
 
 #include <stdlib.h>
@@ -17,29 +18,48 @@ static size_t places_size(size_t messages) /* a power of two, at most half full 
     return size;
 }
 
+void notes_free(struct desk *desk)
+{
+    free(desk->notes);
+    free(desk->hashes);
+    free(desk->firsts);
+    free(desk->places);
+}
+
 static bool notes_reserve(struct desk *desk, size_t n)
 {
     if (n <= desk->notes_cap && !(desk->notes_cap > NOTES_KEEP && n <= NOTES_KEEP))
         return true;
     size_t cap = n < NOTES_START ? NOTES_START : n + n / 2;
-    free(desk->notes);
-    free(desk->places);
+    notes_free(desk);
     desk->notes = malloc(cap * sizeof *desk->notes);
+    desk->hashes = malloc(cap * sizeof *desk->hashes);
+    desk->firsts = malloc(cap * sizeof *desk->firsts);
     desk->places = malloc(places_size(cap) * sizeof *desk->places);
-    desk->notes_cap = desk->notes && desk->places ? cap : 0;
-    return desk->notes_cap > 0;
+    bool all = desk->notes && desk->hashes && desk->firsts && desk->places;
+    desk->notes_cap = all ? cap : 0;
+    return all;
 }
 
 bool notes_clear(struct desk *desk, size_t messages)
 {
-    desk->guarded = false;
+    desk->guarded = desk->by_property = false;
+    desk->hashed = (struct bytes){0};
+    desk->chosen = NULL; /* it may be another, or none any more */
     desk->noting = atomic_load_explicit(&desk->broker->dedup_used, memory_order_relaxed);
     return !desk->noting || notes_reserve(desk, messages);
 }
 
-void notes_batch(struct desk *desk, size_t messages)
+/* What comes in one turn is mostly for one topic: its name is hashed once. */
+void notes_request(struct desk *desk, const struct produce *r, size_t index)
 {
-    memset(desk->places, 0, places_size(messages) * sizeof *desk->places);
+    desk->request = (uint32_t)index;
+    if (!bytes_equal(desk->hashed, r->topic)) {
+        desk->hashed = r->topic;
+        desk->topic_hash = bytes_hash(r->topic, desk->broker->dedup->seed);
+    }
+    if (r->batch)
+        memset(desk->places, 0, places_size(r->count) * sizeof *desk->places);
 }
 
 /* The first message of the batch with this key; it may be this one itself. */
@@ -60,16 +80,20 @@ static struct dedup_note *first_with(struct desk *desk, const struct produce *r,
 uint32_t note_key(struct desk *desk, const struct produce *r, struct bytes key)
 {
     struct dedup_note *note = &desk->notes[desk->n];
-    *note = (struct dedup_note){.key = key};
-    if (!r->batch || key.len == 0)
+    *note = (struct dedup_note){.key = key, .request = desk->request};
+    if (key.len == 0)
         return 0;
-    struct dedup_note *first = first_with(desk, r, key);
+    struct dedup_note *first = r->batch ? first_with(desk, r, key) : note;
     if (first != note)
         note->place = ++first->followers;
+    uint64_t hash = bytes_hash(key, desk->topic_hash + note->place);
+    desk->hashes[desk->n] = hash;
+    dedup_hint_fetch(&desk->broker->dedup->hint, hash);
     return note->place;
 }
 
 void notes_move(struct desk *desk, size_t to, size_t from, size_t n)
 {
     memmove(&desk->notes[to], &desk->notes[from], n * sizeof *desk->notes);
+    memmove(&desk->hashes[to], &desk->hashes[from], n * sizeof *desk->hashes);
 }

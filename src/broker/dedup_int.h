@@ -41,6 +41,7 @@
 #include "broker/produce_int.h"
 
 #include <assert.h>
+#include <stdalign.h>
 
 /* ---- dedup_table.c: hash → positions of the log ----
  *
@@ -57,8 +58,12 @@
  * that it is split from, and when there are too many the last one's chain is merged back. So there
  * is no moment at which all of the table is moved.
  *
+ * A look for a key that is not there, as nearly all are, is one access to memory at a place that
+ * nobody could foresee: the head's. Heads are one array that never moves, in large pages where the
+ * kernel has them (base/reserve.h), and are fetched while the message is still being prepared.
+ *
  * Memory: 14 bytes a slot, 4 a bucket, two to two and a quarter buckets a slot: 22 to 23 bytes a
- * key, in small chunks that come and go with the keys.
+ * key, in small pieces that come and go with the keys.
  */
 struct dedup_slot {
     uint32_t low;  /* 48 bits of the position: those above are the newest one's, or one less */
@@ -75,14 +80,18 @@ struct dedup_table {
     struct dedup_slot **slots; /* a ring of chunks */
     size_t slots_cap;          /* a power of two, or zero */
     uint64_t chunk_first, chunk_next;
-    uint32_t **heads; /* chunks */
-    size_t heads_cap, head_chunks;
-    uint32_t buckets, hand;
+    uint32_t *heads; /* they never move, so that one may point at them without the room */
+    uint32_t buckets, buckets_most, hand;
+    uint64_t owed;   /* to the sweep */
     uint64_t newest; /* the highest position */
     size_t bytes;    /* of all of it */
 };
 
-void dedup_table_clear(struct dedup_table *t);
+void dedup_table_init(struct dedup_table *t, uint64_t max_keys); /* more only make it slower */
+void dedup_table_close(struct dedup_table *t);
+void dedup_table_clear(struct dedup_table *t); /* empty, and without memory */
+/* So many bytes of the heads, from the first on, stay in use for now: base/reserve.h. */
+size_t dedup_table_full(const struct dedup_table *t);
 static inline uint64_t dedup_table_count(const struct dedup_table *t)
 {
     return t->next - t->first;
@@ -91,6 +100,8 @@ static inline uint64_t dedup_table_count(const struct dedup_table *t)
 must_check enum err dedup_table_reserve(struct dedup_table *t, size_t more);
 /* Adds one, with a position or with a value that is kept until that is known. Its number. */
 uint64_t dedup_table_add(struct dedup_table *t, uint64_t hash, uint64_t value);
+/* The same, if a glance tells that none can be found that has this hash; 0: it does not. */
+uint64_t dedup_table_add_new(struct dedup_table *t, uint64_t hash, uint64_t value);
 #define DEDUP_VALUE_MAX ((UINT64_C(1) << 48) - 2)
 uint64_t dedup_table_value(const struct dedup_table *t, uint64_t number);
 /* Positions come in rising order. */
@@ -107,9 +118,14 @@ void dedup_table_tend(struct dedup_table *t, size_t steps);
 uint64_t dedup_table_find(const struct dedup_table *t, uint64_t hash, uint64_t before);
 uint64_t dedup_table_position(const struct dedup_table *t, uint64_t number);
 
-/* The processor may fetch what a look will need: the head, and when that is there the slot. */
-void dedup_table_fetch_head(const struct dedup_table *t, uint64_t hash);
-void dedup_table_fetch_slot(const struct dedup_table *t, uint64_t hash);
+/* Where heads are. Whoever will look for a key soon has the processor fetch its head meanwhile,
+ * outside the room; if that is not the right one any more nothing is lost. */
+struct dedup_hint {
+    _Atomic(uint32_t *) heads;
+    _Atomic uint32_t buckets;
+};
+void dedup_hint_show(struct dedup_hint *hint, const struct dedup_table *t);
+void dedup_hint_fetch(const struct dedup_hint *hint, uint64_t hash);
 
 /* ---- dedup.c ---- */
 
@@ -121,14 +137,18 @@ struct dedup_mark {
     uint64_t number; /* of the first slot from then on */
 };
 
+#define DEDUP_LINES 128 /* processors fetch cache lines by two */
 struct dedup {
     uint64_t seed, max_keys;
     int64_t window_ms, tick_ms;
+    size_t firm;            /* so many bytes of the heads are in large pages; the keeper's own */
+    struct dedup_hint hint; /* read by everybody, so not in a cache line that is written often */
 
-    struct room room; /* and from here on what it guards */
+    alignas(DEDUP_LINES) struct room room; /* and from here on what it guards */
     struct dedup_table table;
     struct dedup_mark marks[DEDUP_MARKS];
     size_t n_marks;
+    int64_t now_ms; /* when the turn entered that is inside */
     uint64_t duplicates;
     uint64_t displaced, displaced_told; /* keys; of which the operator knows */
     int64_t warned_ms;

@@ -2,6 +2,8 @@
  * they are wanted. dedup_int.h tells how. */
 #include "broker/dedup_int.h"
 
+#include "base/reserve.h"
+
 #include <stdlib.h>
 
 #define CHUNK           1024u /* slots or heads */
@@ -22,7 +24,7 @@ static struct dedup_slot *slot_at(const struct dedup_table *t, uint64_t number)
 
 static uint32_t *head_at(const struct dedup_table *t, uint32_t bucket)
 {
-    return &t->heads[bucket / CHUNK][bucket % CHUNK];
+    return &t->heads[bucket];
 }
 
 static bool alive(const struct dedup_table *t, uint64_t number)
@@ -30,14 +32,33 @@ static bool alive(const struct dedup_table *t, uint64_t number)
     return number >= t->first && number < t->next;
 }
 
-/* A head has the low bits of a number, whether that slot has an older one behind it, and some bits
- * of its hash: nearly always it tells without a look at the slot that nothing is to be found. Heads
- * of slots that are gone are renewed (heads_sweep) before their number could seem to be another's.
- */
+/* A head has the low bits of a number, whether that slot has an older one behind it, and a tag. Of
+ * a slot alone the tag is the upper bits of its hash; of several it is a set, in which each has set
+ * one of its bits. So nearly always the head tells without a look at the slots that nothing is to
+ * be found. Heads of slots that are gone are renewed (heads_sweep) before their number could seem
+ * to be another's. */
 #define HEAD_NUMBER ((1u << 25) - 1)
 #define HEAD_OLDER  (1u << 25)
 #define HEAD_TAG    26
+#define TAG_BITS    (32 - HEAD_TAG)
 #define SWEEP_SPAN  (1u << 24) /* slots, in which every head is looked at */
+
+static uint32_t tag_alone(uint32_t kept)
+{
+    return kept >> HEAD_TAG << HEAD_TAG;
+}
+
+/* A bit of the set. */
+static uint32_t tag_among(uint32_t kept)
+{
+    return UINT32_C(1) << (HEAD_TAG + ((kept >> HEAD_TAG) * TAG_BITS >> TAG_BITS));
+}
+
+static uint64_t slot_before(const struct dedup_table *t, uint64_t number)
+{
+    uint32_t back = slot_at(t, number)->back;
+    return back > 0 && back <= number - t->first ? number - back : 0;
+}
 
 static uint64_t head_number(const struct dedup_table *t, uint32_t head)
 {
@@ -55,20 +76,25 @@ static uint32_t head_of(const struct dedup_table *t, uint64_t number)
     if (!number)
         return head_none(t);
     const struct dedup_slot *slot = slot_at(t, number);
-    return ((uint32_t)number & HEAD_NUMBER) | (slot->back ? HEAD_OLDER : 0) |
-           slot->hash >> HEAD_TAG << HEAD_TAG;
+    uint32_t head = (uint32_t)number & HEAD_NUMBER;
+    if (!slot_before(t, number))
+        return head | tag_alone(slot->hash);
+    for (uint64_t at = number; at; at = slot_before(t, at))
+        head |= tag_among(slot_at(t, at)->hash);
+    return head | HEAD_OLDER;
+}
+
+/* The head when a slot is added to a bucket that has others. */
+static uint32_t head_over(uint32_t head, uint64_t number, uint32_t kept)
+{
+    uint32_t others = head & HEAD_OLDER ? tag_alone(head) : tag_among(head);
+    return ((uint32_t)number & HEAD_NUMBER) | HEAD_OLDER | others | tag_among(kept);
 }
 
 /* Whether a chain that begins with this head may have this hash. */
 static bool head_may_have(uint32_t head, uint32_t kept)
 {
-    return head & HEAD_OLDER || head >> HEAD_TAG == kept >> HEAD_TAG;
-}
-
-static uint64_t slot_before(const struct dedup_table *t, uint64_t number)
-{
-    uint32_t back = slot_at(t, number)->back;
-    return back > 0 && back <= number - t->first ? number - back : 0;
+    return head & HEAD_OLDER ? head & tag_among(kept) : tag_alone(head) == tag_alone(kept);
 }
 
 /* The highest power of two that is not above n > 0. */
@@ -77,11 +103,16 @@ static uint32_t power_below(uint32_t n)
     return UINT32_C(1) << (31 - __builtin_clz(n));
 }
 
+static uint32_t bucket_among(uint32_t buckets, uint64_t hash)
+{
+    uint32_t low = power_below(buckets);
+    uint32_t bucket = (uint32_t)hash & (2 * low - 1);
+    return bucket < buckets ? bucket : bucket & (low - 1);
+}
+
 static uint32_t bucket_of(const struct dedup_table *t, uint64_t hash)
 {
-    uint32_t low = power_below(t->buckets);
-    uint32_t bucket = (uint32_t)hash & (2 * low - 1);
-    return bucket < t->buckets ? bucket : bucket & (low - 1);
+    return bucket_among(t->buckets, hash);
 }
 
 static uint32_t kept_of(uint64_t hash)
@@ -91,15 +122,44 @@ static uint32_t kept_of(uint64_t hash)
 
 /* ---- memory ---- */
 
+void dedup_table_init(struct dedup_table *t, uint64_t max_keys)
+{
+    uint64_t most = BUCKETS_MOST(max_keys);
+    *t = (struct dedup_table){.buckets_most = (uint32_t)(most > CHUNK ? most : CHUNK)};
+}
+
+static size_t heads_size(const struct dedup_table *t)
+{
+    return ((size_t)t->buckets_most + AHEAD + CHUNK) * sizeof *t->heads;
+}
+
+/* Whole units below the last bucket. */
+size_t dedup_table_full(const struct dedup_table *t)
+{
+    return t->buckets * sizeof *t->heads / RESERVE_UNIT * RESERVE_UNIT;
+}
+
+void dedup_table_close(struct dedup_table *t)
+{
+    dedup_table_clear(t);
+    reserve_close(t->heads, heads_size(t));
+    t->heads = NULL;
+}
+
 void dedup_table_clear(struct dedup_table *t)
 {
     while (t->chunk_first < t->chunk_next)
         free(t->slots[t->chunk_first++ & (t->slots_cap - 1)]);
-    while (t->head_chunks > 0)
-        free(t->heads[--t->head_chunks]);
     free(t->slots);
-    free(t->heads);
-    *t = (struct dedup_table){.first = t->next, .next = t->next, .newest = t->newest};
+    if (t->buckets)
+        reserve_trim(t->heads, 0, heads_size(t));
+    *t = (struct dedup_table){
+        .first = t->next,
+        .next = t->next,
+        .newest = t->newest,
+        .heads = t->heads,
+        .buckets_most = t->buckets_most,
+    };
 }
 
 static enum err ring_resize(struct dedup_table *t, size_t cap)
@@ -116,26 +176,13 @@ static enum err ring_resize(struct dedup_table *t, size_t cap)
     return OK;
 }
 
-static enum err heads_resize(struct dedup_table *t, size_t cap)
-{
-    uint32_t **other = realloc(t->heads, cap * sizeof(uint32_t *));
-    if (!other)
-        return ERR_NO_MEMORY;
-    t->bytes = t->bytes - t->heads_cap * sizeof *other + cap * sizeof *other;
-    t->heads = other;
-    t->heads_cap = cap;
-    return OK;
-}
-
-/* The lists of chunks, when they are four times as long as they need to be. If there is no memory
- * for shorter ones they stay. */
-static void lists_shorten(struct dedup_table *t)
+/* When the ring is four times as long as it needs to be. If there is no memory for a shorter one it
+ * stays. */
+static void ring_shorten(struct dedup_table *t)
 {
     enum err ignored = OK;
     if (t->slots_cap > LIST_LEAST && t->chunk_next - t->chunk_first <= t->slots_cap / 4)
         ignored = ring_resize(t, t->slots_cap / 2);
-    if (t->heads_cap > LIST_LEAST && t->head_chunks <= t->heads_cap / 4)
-        ignored = heads_resize(t, t->heads_cap / 2);
     (void)ignored;
 }
 
@@ -155,21 +202,6 @@ static enum err slots_reserve(struct dedup_table *t, size_t more)
         t->slots[t->chunk_next++ & (t->slots_cap - 1)] = chunk;
         t->bytes += CHUNK * sizeof *chunk;
     }
-    return OK;
-}
-
-static enum err heads_chunk(struct dedup_table *t)
-{
-    if (t->head_chunks == t->heads_cap) {
-        enum err err = heads_resize(t, t->heads_cap ? 2 * t->heads_cap : LIST_LEAST);
-        if (err)
-            return err;
-    }
-    uint32_t *chunk = malloc(CHUNK * sizeof *chunk);
-    if (!chunk)
-        return ERR_NO_MEMORY;
-    t->heads[t->head_chunks++] = chunk;
-    t->bytes += CHUNK * sizeof *chunk;
     return OK;
 }
 
@@ -195,30 +227,27 @@ static void chain_split(struct dedup_table *t, uint32_t from, uint32_t into)
 }
 
 /* One bucket more. */
-static enum err bucket_split(struct dedup_table *t)
+static void bucket_split(struct dedup_table *t)
 {
-    uint32_t made = t->buckets;
-    if (made == t->head_chunks * CHUNK) {
-        enum err err = heads_chunk(t);
-        if (err)
-            return err;
-    }
-    t->buckets++;
+    uint32_t made = t->buckets++;
+    if (made % CHUNK == 0)
+        t->bytes += CHUNK * sizeof *t->heads;
     if (made < BUCKETS_LEAST) {
         *head_at(t, made) = head_none(t);
-        return OK;
+        return;
     }
     uint32_t from = made - power_below(made);
     uint64_t soon = head_number(t, *head_at(t, from + AHEAD));
     if (soon)
         __builtin_prefetch(slot_at(t, soon), 1);
     chain_split(t, from, made);
-    return OK;
 }
 
+/* Twice as fast as it must be, since there may be more buckets before it has been round. */
 static void heads_sweep(struct dedup_table *t, size_t more)
 {
-    for (size_t left = more * (1 + t->buckets / SWEEP_SPAN); left > 0; left--) {
+    t->owed += 2 * (uint64_t)more * t->buckets;
+    for (; t->owed >= SWEEP_SPAN; t->owed -= SWEEP_SPAN) {
         if (t->hand >= t->buckets)
             t->hand = 0;
         uint32_t *head = head_at(t, t->hand++);
@@ -231,14 +260,19 @@ enum err dedup_table_reserve(struct dedup_table *t, size_t more)
 {
     if (t->first == 0)
         t->first = t->next = 1; /* no slot has the number 0 */
+    if (!t->heads)
+        t->heads = reserve_open(heads_size(t));
+    if (!t->heads)
+        return ERR_NO_MEMORY;
     enum err err = slots_reserve(t, more);
+    if (err)
+        return err;
     uint64_t wanted = BUCKETS_WANTED * (dedup_table_count(t) + more);
     wanted = wanted > BUCKETS_LEAST ? wanted : BUCKETS_LEAST;
-    while (!err && t->buckets < wanted)
-        err = bucket_split(t);
-    if (!err)
-        heads_sweep(t, more);
-    return err;
+    while (t->buckets < wanted && t->buckets < t->buckets_most)
+        bucket_split(t);
+    heads_sweep(t, more);
+    return OK;
 }
 
 /* Chains the slots of both in the order of their numbers. */
@@ -263,8 +297,8 @@ static void bucket_merge(struct dedup_table *t)
     uint32_t *into = head_at(t, gone - power_below(gone));
     *into = chains_merge(t, head_number(t, *into), head_number(t, *head_at(t, gone)));
     if (gone % CHUNK == 0) {
-        free(t->heads[--t->head_chunks]);
-        t->bytes -= CHUNK * sizeof **t->heads;
+        reserve_trim(t->heads, gone * sizeof *t->heads, heads_size(t));
+        t->bytes -= CHUNK * sizeof *t->heads;
     }
 }
 
@@ -278,7 +312,7 @@ void dedup_table_tend(struct dedup_table *t, size_t steps)
     uint64_t most = BUCKETS_MOST(n) > BUCKETS_LEAST ? BUCKETS_MOST(n) : BUCKETS_LEAST;
     while (steps-- > 0 && t->buckets > most)
         bucket_merge(t);
-    lists_shorten(t);
+    ring_shorten(t);
 }
 
 /* ---- slots ---- */
@@ -314,22 +348,35 @@ void dedup_table_void(struct dedup_table *t, uint64_t number)
     slot_put(slot_at(t, number), POSITION_VOID);
 }
 
-uint64_t dedup_table_add(struct dedup_table *t, uint64_t hash, uint64_t value)
+/* `before` is the newest of the bucket until now. */
+static uint64_t slot_add(struct dedup_table *t, uint32_t *head, uint64_t before, uint32_t kept,
+                         uint64_t value)
 {
     invariant(t->next < t->chunk_next * CHUNK); /* dedup_table_reserve made room */
-    uint64_t number = t->next;
-    uint32_t *head = head_at(t, bucket_of(t, hash));
-    uint64_t before = head_number(t, *head);
+    uint64_t number = t->next++;
     struct dedup_slot *slot = slot_at(t, number);
     *slot = (struct dedup_slot){
-        .hash = kept_of(hash),
+        .hash = kept,
         .back = before ? (uint32_t)(number - before) : 0,
     };
     slot_put(slot, value);
-    *head = ((uint32_t)number & HEAD_NUMBER) | (before ? HEAD_OLDER : 0) |
-            slot->hash >> HEAD_TAG << HEAD_TAG;
-    t->next++;
+    *head = before ? head_over(*head, number, kept)
+                   : ((uint32_t)number & HEAD_NUMBER) | tag_alone(kept);
     return number;
+}
+
+uint64_t dedup_table_add(struct dedup_table *t, uint64_t hash, uint64_t value)
+{
+    uint32_t *head = head_at(t, bucket_of(t, hash));
+    return slot_add(t, head, head_number(t, *head), kept_of(hash), value);
+}
+
+uint64_t dedup_table_add_new(struct dedup_table *t, uint64_t hash, uint64_t value)
+{
+    uint32_t *head = head_at(t, bucket_of(t, hash)), kept = kept_of(hash);
+    uint64_t before = head_number(t, *head);
+    bool may_have = before && head_may_have(*head, kept);
+    return may_have ? 0 : slot_add(t, head, before, kept, value);
 }
 
 void dedup_table_take_back(struct dedup_table *t, uint64_t hash)
@@ -373,15 +420,18 @@ uint64_t dedup_table_find(const struct dedup_table *t, uint64_t hash, uint64_t b
     return number;
 }
 
-void dedup_table_fetch_head(const struct dedup_table *t, uint64_t hash)
+void dedup_hint_show(struct dedup_hint *hint, const struct dedup_table *t)
 {
-    __builtin_prefetch(head_at(t, bucket_of(t, hash)), 1);
+    if (atomic_load_explicit(&hint->heads, memory_order_relaxed) != t->heads)
+        atomic_store_explicit(&hint->heads, t->heads, memory_order_relaxed);
+    if (atomic_load_explicit(&hint->buckets, memory_order_relaxed) != t->buckets)
+        atomic_store_explicit(&hint->buckets, t->buckets, memory_order_relaxed);
 }
 
-void dedup_table_fetch_slot(const struct dedup_table *t, uint64_t hash)
+void dedup_hint_fetch(const struct dedup_hint *hint, uint64_t hash)
 {
-    uint32_t head = *head_at(t, bucket_of(t, hash));
-    uint64_t number = head_may_have(head, kept_of(hash)) ? head_number(t, head) : 0;
-    if (number)
-        __builtin_prefetch(slot_at(t, number));
+    const uint32_t *heads = atomic_load_explicit(&hint->heads, memory_order_relaxed);
+    uint32_t buckets = atomic_load_explicit(&hint->buckets, memory_order_relaxed);
+    if (heads && buckets)
+        __builtin_prefetch(heads + bucket_among(buckets, hash), 1);
 }

@@ -26,6 +26,7 @@ static struct model *model_open(struct dice dice, uint64_t number)
     m->dice = dice;
     m->number = number;
     m->position = POSITION_SHY - 100000;
+    dedup_table_init(&m->table, KEYS_MAX);
     m->table.first = m->table.next = number;
     return m;
 }
@@ -34,6 +35,7 @@ static void model_close(struct model *m)
 {
     dedup_table_clear(&m->table);
     assert_int_equal(m->table.bytes, 0);
+    dedup_table_close(&m->table);
     free(m);
 }
 
@@ -140,7 +142,8 @@ static void a_key_takes_24_bytes_at_most(void **state)
 {
     (void)state;
     struct dice dice = test_dice();
-    struct dedup_table t = {0};
+    struct dedup_table t;
+    dedup_table_init(&t, 1000000);
     double most = 0;
     for (size_t n = 1; n <= 1000000; n++) {
         assert_int_equal(dedup_table_reserve(&t, 1), OK);
@@ -157,7 +160,7 @@ static void a_key_takes_24_bytes_at_most(void **state)
         fits(&t);
     }
     assert_int_equal(t.bytes, 0);
-    dedup_table_clear(&t);
+    dedup_table_close(&t);
 }
 
 int main(void)

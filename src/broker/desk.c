@@ -39,8 +39,7 @@ void desk_close(struct desk *desk)
     free(desk->drafts);
     free(desk->stored);
     free(desk->text);
-    free(desk->notes);
-    free(desk->places);
+    notes_free(desk);
     free(desk);
 }
 
@@ -435,8 +434,6 @@ static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks 
     if (refused)
         return refused;
     struct bytes key = asks->uniq_key, wait = asks->wait;
-    if (desk->noting)
-        notes_batch(desk, r->count);
     struct rd rd = rd_over(r->body);
     struct batch_item item;
     for (bool more;;) {
@@ -486,6 +483,8 @@ void desk_prepare(struct desk *desk, struct produce *requests, size_t n)
         struct produce *r = &requests[i];
         if (!r->err && !fits)
             r->err = fault_set(&r->why, ERR_NO_MEMORY, "no memory to prepare the message");
+        if (!r->err && desk->noting)
+            notes_request(desk, r, i);
         if (!r->err)
             r->err = request_prepare(desk, r);
     }

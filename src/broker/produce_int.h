@@ -10,15 +10,14 @@ enum { DEDUP_NONE, DEDUP_UNIQ_KEY, DEDUP_PROPERTY };
 
 /* What one message is recognised by, and what became of that; dedup.c. */
 struct dedup_note {
-    struct bytes key;      /* its own UNIQ_KEY, or what the topic chose; empty: it has none */
-    uint32_t place;        /* so many before it in its batch have the same UNIQ_KEY */
-    uint32_t followers;    /* of the first one with a key: so many more of the batch have it */
-    uint64_t hash, number; /* in the table; number 0: it is not */
-    uint32_t request;      /* that it belongs to */
-    uint32_t twin;         /* of a message that came earlier in this turn */
+    struct bytes key;   /* its own UNIQ_KEY, or what the topic chose; empty: it has none */
+    uint32_t place;     /* so many before it in its batch have the same UNIQ_KEY */
+    uint32_t followers; /* of the first one with a key: so many more of the batch have it */
+    uint64_t number;    /* in the table; 0: it is not */
+    uint32_t request;   /* that it belongs to */
+    uint32_t twin;      /* of a message that came earlier in this turn */
+    int32_t queue_id;   /* of the first one; where it is: desk.firsts */
     enum { NOTE_NEW, NOTE_KNOWN, NOTE_TWIN } fate;
-    int32_t queue_id;    /* of the first one, which … */
-    struct stored first; /* … is this */
 };
 
 struct desk {
@@ -34,10 +33,20 @@ struct desk {
     struct wr w; /* the free rest of it */
     /* Only while some topic has dedup. */
     bool noting;
+    const struct topic *chosen; /* the topic that was asked last, while the core is held … */
+    struct bytes chosen_by;     /* … and what it said */
+    uint8_t chosen_dedup;
+    bool by_property;         /* it was said in this turn */
     bool guarded;             /* one of this turn's requests is for such a topic */
-    struct dedup_note *notes; /* one for each draft, before any is taken out */
+    bool all_new;             /* … and nothing in this turn was stored before */
+    struct dedup_note *notes; /* one for each draft, before any is taken out; … */
+    uint64_t *hashes;         /* … what the table knows it by; … */
+    struct stored *firsts;    /* … and of what was stored before, the answer */
     uint32_t *places;         /* a hash set of the keys of one batch */
     size_t notes_cap, n_noted;
+    uint32_t request;    /* whose messages are being noted … */
+    struct bytes hashed; /* … their topic … */
+    uint64_t topic_hash; /* … and its hash, where those of the keys begin */
 };
 
 /* Fills the desk with the messages of all requests that are not refused yet; first and count of a
@@ -107,8 +116,9 @@ must_check bool copy_known(struct broker *b, const struct record *record,
 #define DEDUP_PLACE_TEXT (sizeof "DEDUP_PLACE" + 12)
 /* Makes room for notes about so many messages, if somebody may want them. */
 must_check bool notes_clear(struct desk *desk, size_t messages);
-/* A batch of so many begins. */
-void notes_batch(struct desk *desk, size_t messages);
+void notes_free(struct desk *desk);
+/* The next request begins; it has so many messages. */
+void notes_request(struct desk *desk, const struct produce *r, size_t index);
 /* Notes the UNIQ_KEY that the next draft came with; its place. */
 uint32_t note_key(struct desk *desk, const struct produce *r, struct bytes key);
 void notes_move(struct desk *desk, size_t to, size_t from, size_t n);

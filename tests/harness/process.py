@@ -27,9 +27,9 @@ class Failed(Exception):
     """A process did not do what the test needed, in time."""
 
 
-def temp_folder(prefix="oncemq-test-"):
+def temp_folder(prefix="oncemq-test-", parent=None):
     """A fresh folder that is removed at exit, unless KEEP_TEMP is set."""
-    folder = tempfile.mkdtemp(prefix=prefix)
+    folder = tempfile.mkdtemp(prefix=prefix, dir=parent)
     _folders.append(folder)
     return folder
 
