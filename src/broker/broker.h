@@ -33,6 +33,7 @@
 
 struct broker;
 struct half;
+struct lane;
 struct offsets_reset;
 struct txn_check;
 
@@ -156,6 +157,7 @@ struct produce {
     int64_t timer_due_ms;    /* it comes then and not before; 0: at once */
 
     /* The desk's notes. */
+    struct lane *lane; /* where its time is counted: broker_sends_took */
     int32_t delay_level;
     bool delay_given;
     bool is_half;                     /* a transaction begins with it … */
@@ -698,8 +700,13 @@ struct latency {
 };
 /* The end of the bucket in which a part (0 to 1) of all is reached; 0: there is nothing. */
 uint64_t latency_quantile_us(const struct latency *latency, double part);
-/* The door tells how long sends took, from reading to answering. */
-void broker_sends_took(struct broker *broker, uint64_t ns, uint32_t n);
+/* The door tells how long sends took, from reading to answering; `lanes` is each one's (produce),
+ * or NULL. */
+void broker_sends_took(struct broker *broker, uint64_t ns, struct lane *const *lanes, size_t n);
+/* By TOPIC_, QUEUE_ or BROKER_PUT_LATENCY, or TOPIC_, QUEUE_, GROUP_ or BROKER_GET_LATENCY; sum_us
+ * only of the broker. ERR_NOT_FOUND as below. */
+must_check enum err broker_latency(struct broker *broker, struct bytes name, struct bytes key,
+                                   struct latency *out);
 
 struct stat_window {
     uint64_t sum;
@@ -709,7 +716,9 @@ struct stat_windows {
     struct stat_window minute, hour, day;
 };
 /* One statistic by the name and the key that Apache's broker has for it; numbers_view.c has the
- * list. ERR_NOT_FOUND: no such name, or nothing was counted under that key. */
+ * list. A name of broker_latency with _50, _99, _999 or _MAX behind it: how many there were since
+ * the start, and as `average` within how many ms so many of them were. ERR_NOT_FOUND: no such name,
+ * or nothing was counted under that key. */
 must_check enum err broker_stat(struct broker *broker, struct bytes name, struct bytes key,
                                 struct stat_windows *out, struct fault *why);
 

@@ -8,6 +8,11 @@
 #include "broker/broker.h"
 #include "broker/history.h"
 
+/* How long something took: latency.c. */
+struct times {
+    _Atomic uint64_t buckets[LATENCY_BUCKETS];
+};
+
 /* What goes through a queue, a topic or the broker. */
 enum { FLOW_IN, FLOW_IN_SIZE, FLOW_OUT, FLOW_OUT_SIZE, FLOW_WIDTH };
 
@@ -19,7 +24,8 @@ struct lane {
     struct flow *flow; /* of its topic; NULL: that does not exist, and nothing is counted */
     int32_t queue_id;
     uint64_t in, in_size;           /* room: core */
-    _Atomic uint64_t out, out_size; /* anybody's */
+    _Atomic uint64_t out, out_size; /* anybody's, as are these */
+    struct times puts, gets;
     struct history *past;
 };
 
@@ -36,12 +42,13 @@ enum { TALLY_NUMS, TALLY_SIZE, TALLY_TIMES, TALLY_NS, TALLY_BACK, TALLY_WIDTH };
 struct tally {
     struct counted counted; /* one count is the progress's, one each pull's that is under way */
     _Atomic uint64_t nums, size, times, ns;
+    struct times gets;
     uint64_t back; /* room: core. Given back by its consumers */
     struct history *past;
 };
 
 struct spread {
-    _Atomic uint64_t buckets[LATENCY_BUCKETS];
+    struct times times;
     _Atomic uint64_t sum_ns;
 };
 
@@ -84,11 +91,14 @@ struct broker;
 struct topic;
 struct progress;
 
-void spread_add(struct spread *spread, uint64_t ns, uint32_t n);
 void numbers_init(struct broker *b);
 void numbers_clear(struct broker *b); /* no key needed: at the end */
 /* Room: core. A bounded step of the histories; call it often. */
 void numbers_turn(struct broker *b);
+/* Room: core. Where what happens to a queue is counted; NULL: its topic does not exist, or there is
+ * no memory. It stays as long as the broker does. */
+struct lane *numbers_lane(struct broker *b, struct queue *queue, struct bytes topic,
+                          int32_t queue_id);
 /* Room: core. Something has come into queues. */
 void numbers_arrived(struct broker *b, const struct arrival *news, size_t n);
 /* Room: core. A group is about to read a queue; numbers_got ends it. `progress` may be NULL. */
@@ -113,5 +123,23 @@ void numbers_now(struct broker *b, uint64_t now[FLOW_WIDTH]);
 void lane_now(const struct lane *lane, uint64_t now[FLOW_WIDTH]);
 void flow_now(const struct flow *flow, uint64_t now[FLOW_WIDTH]);
 void tally_now(const struct tally *tally, uint64_t now[TALLY_WIDTH]);
+
+/* Whose a statistic is, which is also the form of its key. */
+enum owner {
+    OWNER_TOPIC, /* topic */
+    OWNER_QUEUE, /* topic@queue */
+    OWNER_GROUP, /* topic@group */
+    OWNER_BROKER /* cluster */
+};
+bool stat_key_queue(struct bytes key, struct bytes *topic, int32_t *queue_id);
+
+/* ---- latency.c ---- */
+
+void times_add(struct times *times, uint64_t ns);
+void spread_add(struct spread *spread, uint64_t ns, uint32_t n);
+void spread_view(const struct spread *spread, struct latency *out);
+/* A part of the times as a statistic: how many there were, and in ms. ERR_NOT_FOUND. */
+must_check enum err latency_stat(struct broker *b, struct bytes name, struct bytes key,
+                                 struct stat_windows *out);
 
 #endif

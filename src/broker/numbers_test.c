@@ -174,9 +174,10 @@ static void times_fall_into_buckets_of_powers_of_two(void **state)
 {
     struct rig *rig = *state;
     struct broker_numbers all;
-    broker_sends_took(rig->broker, 900, 98); /* below a microsecond */
-    broker_sends_took(rig->broker, 3000000, 1);
-    broker_sends_took(rig->broker, UINT64_C(3600) * 1000000000, 1);
+    struct lane *nowhere[98] = {0};
+    broker_sends_took(rig->broker, 900, nowhere, 98); /* below a microsecond */
+    broker_sends_took(rig->broker, 3000000, nowhere, 1);
+    broker_sends_took(rig->broker, UINT64_C(3600) * 1000000000, nowhere, 1);
     broker_numbers(rig->broker, &all);
     assert_int_equal(all.sends.count, 100);
     assert_int_equal(all.sends.buckets[0], 98);
@@ -185,6 +186,75 @@ static void times_fall_into_buckets_of_powers_of_two(void **state)
     assert_int_equal(latency_quantile_us(&all.sends, 0.99), 4096);
     assert_int_equal(latency_quantile_us(&all.sends, 1), UINT64_C(1) << (LATENCY_BUCKETS - 1));
     assert_int_equal(latency_quantile_us(&all.pulls, 0.5), 0);
+}
+
+static struct latency latency_of(struct rig *rig, const char *name, const char *key)
+{
+    struct latency out;
+    assert_int_equal(broker_latency(rig->broker, bytes_str(name), bytes_str(key), &out), OK);
+    return out;
+}
+
+/* Sends of one turn to more queues than are added up at once, and some more. */
+static void times_of_sends_are_of_their_queues_and_topics(void **state)
+{
+    struct rig *rig = *state;
+    struct lane *lanes[100];
+    size_t n = 0;
+    rig_topic_put(rig, "T", 20, 6);
+    for (int i = 0; i < 50; i++) {
+        struct produce r = rig_message(i % 25 < 20 ? "T" : "U", "x");
+        r.queue_id = i % 25 < 20 ? i % 25 : 0;
+        assert_int_equal(rig_produce(rig, &r), OK);
+        lanes[n++] = r.lane;
+    }
+    broker_sends_took(rig->broker, 3000, lanes, n);
+    broker_sends_took(rig->broker, 500000000, lanes, 1);
+    assert_int_equal(latency_of(rig, "QUEUE_PUT_LATENCY", "T@0").count, 3);
+    assert_int_equal(latency_of(rig, "QUEUE_PUT_LATENCY", "T@19").count, 2);
+    assert_int_equal(latency_of(rig, "QUEUE_PUT_LATENCY", "T@19").buckets[2], 2);
+    assert_int_equal(latency_of(rig, "TOPIC_PUT_LATENCY", "T").count, 41);
+    assert_int_equal(latency_of(rig, "TOPIC_PUT_LATENCY", "U").count, 10);
+    assert_int_equal(latency_of(rig, "TOPIC_GET_LATENCY", "T").count, 0);
+    assert_int_equal(latency_of(rig, "BROKER_PUT_LATENCY", "DefaultCluster").count, 51);
+
+    struct stat_windows part = stat_of(rig, "QUEUE_PUT_LATENCY_50", "T@0");
+    assert_int_equal(part.minute.sum, 3);
+    assert_true(part.day.average == 0.004);
+    assert_true(stat_of(rig, "QUEUE_PUT_LATENCY_MAX", "T@0").hour.average == 524.288);
+    assert_true(stat_of(rig, "TOPIC_PUT_LATENCY_99", "U").hour.average == 0.004);
+
+    assert_int_equal(broker_topic_delete(rig->broker, BYTES("T"), NULL), OK);
+    assert_false(stat_there(rig, "TOPIC_PUT_LATENCY_50", "T"));
+    assert_int_equal(latency_of(rig, "TOPIC_PUT_LATENCY", "U").count, 10);
+}
+
+static void times_of_pulls_are_of_their_queues_and_groups(void **state)
+{
+    struct rig *rig = *state;
+    for (int i = 0; i < 3; i++)
+        send_to(rig, "T", 0);
+    assert_int_equal(read_by(rig, "g1", "T", 0), 3);
+    assert_int_equal(read_by(rig, "g1", "T", 3), 0); /* nothing there: no reading */
+    assert_int_equal(read_by(rig, "g2", "T", 0), 3);
+    assert_int_equal(read_by(rig, "g2", "T", 1), 2);
+    assert_int_equal(latency_of(rig, "GROUP_GET_LATENCY", "T@g1").count, 1);
+    assert_int_equal(latency_of(rig, "GROUP_GET_LATENCY", "T@g2").count, 2);
+    assert_int_equal(latency_of(rig, "QUEUE_GET_LATENCY", "T@0").count, 3);
+    assert_int_equal(latency_of(rig, "TOPIC_GET_LATENCY", "T").count, 3);
+    assert_int_equal(latency_of(rig, "BROKER_GET_LATENCY", "DefaultCluster").count, 3);
+    assert_int_equal(stat_of(rig, "GROUP_GET_LATENCY_999", "T@g2").day.sum, 2);
+    static const char *const wrong[][2] = {
+        {"GROUP_GET_LATENCY_98", "T@g1"},
+        {"GROUP_PUT_LATENCY_99", "T@g1"},
+        {"QUEUE_GET_LATENCY_99", "T"},
+        {"QUEUE_GET_LATENCY_99", "T@7"},
+        {"_99", "T"},
+        {"BROKER_PUT_LATENCY_99", "other"},
+        {"TOPIC_PUT_LATENCY_99", ""},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(stat_there(rig, wrong[i][0], wrong[i][1]));
 }
 
 /* More topics and groups than one step of a round looks at. */
@@ -240,6 +310,8 @@ int main(void)
         rig_test(what_is_given_back_is_counted),
         rig_test(what_is_unknown_is_told_by_name),
         rig_test(times_fall_into_buckets_of_powers_of_two),
+        rig_test(times_of_sends_are_of_their_queues_and_topics),
+        rig_test(times_of_pulls_are_of_their_queues_and_groups),
         rig_test(a_round_reaches_everybody),
         rig_test(a_new_day_keeps_what_there_was_in_the_morning),
     };

@@ -104,16 +104,9 @@ double numbers_group_rate(struct broker *b, struct bytes group, struct bytes top
 
 /* ---- statistics by name ---- */
 
-/* Whose counters a statistic is made of, which is also the form of its key. */
-enum owner {
-    OWNER_TOPIC, /* topic */
-    OWNER_QUEUE, /* topic@queue */
-    OWNER_GROUP, /* topic@group */
-    OWNER_BROKER /* cluster */
-};
-
 /* The names are Apache's (Stats, BrokerStatsManager). Its QUEUE_GET_… have the group at the end of
- * their keys as well; ours are of all groups together. GROUP_GET_LATENCY is in ms. */
+ * their keys as well; ours are of all groups together. GROUP_GET_LATENCY is in ms. Parts of the
+ * times (TOPIC_PUT_LATENCY_99 …) are latency.c's. */
 static const struct {
     const char *name;
     enum owner owner;
@@ -146,15 +139,22 @@ static bool flow_view(struct broker *b, struct bytes topic, struct view *v)
     return true;
 }
 
-/* Room: core. */
-static bool lane_view(struct broker *b, struct bytes key, struct view *v)
+bool stat_key_queue(struct bytes key, struct bytes *topic, int32_t *queue_id)
 {
     const uint8_t *at = memchr(key.at, '@', key.len);
     size_t len = at ? (size_t)(at - key.at) : 0;
+    *topic = bytes_of(key.at, len);
+    return at && bytes_to_i32(bytes_from(key, len + 1), queue_id);
+}
+
+/* Room: core. */
+static bool lane_view(struct broker *b, struct bytes key, struct view *v)
+{
+    struct bytes topic;
     int32_t queue_id;
-    if (!at || !bytes_to_i32(bytes_from(key, len + 1), &queue_id))
+    if (!stat_key_queue(key, &topic, &queue_id))
         return false;
-    const struct flow *flow = map_get(&b->numbers.flows, bytes_of(key.at, len));
+    const struct flow *flow = map_get(&b->numbers.flows, topic);
     if (!flow)
         return false;
     list_each(k, &flow->lanes) {
@@ -215,7 +215,7 @@ enum err broker_stat(struct broker *b, struct bytes name, struct bytes key,
     size_t i = 0, n = sizeof stats / sizeof *stats;
     while (i < n && !bytes_equal(name, bytes_str(stats[i].name)))
         i++;
-    bool found = false;
+    bool found = i == n && latency_stat(b, name, key, out) == OK;
     if (i < n && key.len > 0) {
         struct view v = {
             .value = stats[i].value, .times = stats[i].times, .divide = stats[i].divide};
@@ -252,26 +252,6 @@ static void rates(struct broker *b, struct broker_numbers *out)
         out->got_rates[k] = seconds > 0 ? (double)(out->got - then->got) / seconds : 0;
     }
     out->up_ms = (int64_t)((now_ns - s->boot_ns) / 1000000);
-}
-
-static void spread_view(const struct spread *spread, struct latency *out)
-{
-    for (size_t i = 0; i < LATENCY_BUCKETS; i++) {
-        out->buckets[i] = peek(&spread->buckets[i]);
-        out->count += out->buckets[i];
-    }
-    out->sum_us = peek(&spread->sum_ns) / 1000;
-}
-
-uint64_t latency_quantile_us(const struct latency *latency, double part)
-{
-    uint64_t wanted = (uint64_t)((double)latency->count * part), seen = 0;
-    for (size_t i = 0; i < LATENCY_BUCKETS; i++) {
-        seen += latency->buckets[i];
-        if (latency->buckets[i] && seen >= wanted)
-            return UINT64_C(1) << i;
-    }
-    return 0;
 }
 
 /* Room: core. */

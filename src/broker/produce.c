@@ -192,6 +192,7 @@ static enum err request_place(struct desk *desk, struct produce *r, struct after
     if (!queue)
         return fault_set(&r->why, ERR_NO_MEMORY, "queue %d of topic[%.*s] cannot be opened",
                          r->stored_queue_id, BRIEF(r->topic));
+    r->lane = numbers_lane(b, queue, topic->set.name, r->stored_queue_id);
     for (uint32_t i = 0; i < r->count; i++) {
         struct draft *draft = &desk->drafts[r->first + i];
         draft->queue = queue;

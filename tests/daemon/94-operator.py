@@ -210,6 +210,11 @@ def _():
             tap.equal(stat(client, "TOPIC_PUT_NUMS", "Counted")[span]["sum"], 7, span)
             tap.equal(stat(client, "GROUP_GET_NUMS", "Counted@cg")[span]["sum"], 4, span)
         tap.equal(stat(client, "QUEUE_PUT_NUMS", "Counted@1")["statsMinute"]["sum"], 3, "of a queue")
+        for name, key, count in (("TOPIC_PUT", "Counted", 7), ("QUEUE_PUT", "Counted@1", 3), ("QUEUE_GET", "Counted@0", 1),
+                                 ("TOPIC_GET", "Counted", 1), ("GROUP_GET", "Counted@cg", 1)):
+            times = [stat(client, name + "_LATENCY_" + part, key)["statsMinute"] for part in ("50", "99", "999", "MAX")]
+            tap.equal([t["sum"] for t in times], [count] * 4, name + " times")
+            tap.check(0 < times[0]["avgpt"] <= times[1]["avgpt"] <= times[2]["avgpt"] <= times[3]["avgpt"], times)
         tap.equal(stat(client, "BROKER_PUT_NUMS", "C1")["statsDay"]["sum"], all_before + 7, "of the broker")
         size = stat(client, "GROUP_GET_SIZE", "Counted@cg")["statsMinute"]
         tap.equal((size["sum"], size["avgpt"]), (sum(m.size for m in messages), size["sum"]), "bytes in one pull")

@@ -31,6 +31,7 @@ struct send_answer {
     int64_t queue_offset;
     struct bytes msg_ids, uniq_key, recall; /* the last: of a timed message, to take it back by */
     uint32_t known;                         /* so many of its messages had been stored before */
+    struct lane *lane;                      /* where its time is counted */
     const char *remark;
     struct conn *conn; /* held while waiting, so that a stopping house gives the answer first */
 };
@@ -251,6 +252,7 @@ static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i
     a.queue_offset = p->queue_offset;
     a.uniq_key = bytes_str(p->uniq_key);
     a.known = p->known;
+    a.lane = p->lane;
     a.recall = recall_handle(door, &seat->arena, p);
     if (!a.msg_ids.len) { /* stored, but Java cannot read a success without ids: it sends again */
         a.code = response_code_of(ERR_NO_MEMORY);
@@ -259,9 +261,13 @@ static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i
     return a;
 }
 
-static void sends_took(struct door *door, uint64_t since_ns, size_t n)
+static void sends_took(struct door *door, uint64_t since_ns, const struct send_answer *answers,
+                       size_t n)
 {
-    broker_sends_took(door->broker, clock_ns(door->options.clock) - since_ns, (uint32_t)n);
+    struct lane *lanes[SENDS_MAX];
+    for (size_t i = 0; i < n; i++)
+        lanes[i] = answers[i].lane;
+    broker_sends_took(door->broker, clock_ns(door->options.clock) - since_ns, lanes, n);
 }
 
 /* Back on the home loop: the position has passed, or never will. */
@@ -273,7 +279,7 @@ static void wait_over(struct post *post)
     if (w->err)
         log_limited(w->door->log, &w->door->not_stored, LOG_ERROR,
                     "messages not confirmed count=%zu reason=\"%s\"", w->n, err_text(w->err));
-    sends_took(w->door, w->since_ns, w->n);
+    sends_took(w->door, w->since_ns, w->answers, w->n);
     for (size_t i = 0; i < w->n; i++) {
         struct send_answer *a = &w->answers[i];
         if (w->err && a->code == RES_SUCCESS) {
@@ -352,7 +358,7 @@ static void give_when_confirmed(struct door *door, struct seat *seat,
     }
     for (size_t i = 0; i < n; i++)
         give(door, &answers[i]);
-    sends_took(door, since_ns, n);
+    sends_took(door, since_ns, answers, n);
 }
 
 void sends_flush(struct door *door, struct seat *seat)
