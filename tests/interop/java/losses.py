@@ -14,7 +14,7 @@ from .scenario import NEW, scenario
 from .stage import APACHE_SETTINGS, BROKER_SETTINGS, Broker
 
 
-SENT, PRODUCERS, CUT_ONE_IN = 10000, 20, 4
+PRODUCERS = 20
 
 
 @contextlib.contextmanager
@@ -93,10 +93,10 @@ def lost_frames(play):
 
 
 class FirstAnswersCut:
-    """Cuts the connection instead of letting the answer to the first try of a message pass, for one message in CUT_ONE_IN."""
+    """Cuts the connection instead of letting the answer to the first try of a message pass, for one message in `one_in`."""
 
-    def __init__(self, relay):
-        self.relay, self.lock = relay, threading.Lock()
+    def __init__(self, relay, one_in):
+        self.relay, self.one_in, self.lock = relay, one_in, threading.Lock()
         self.tries, self.cut, self.told = {}, {}, 0
 
     def __call__(self, passed):
@@ -106,7 +106,7 @@ class FirstAnswersCut:
                 properties = remoting.properties(command.ext["i"])
                 key = properties["UNIQ_KEY"]
                 self.tries[key] = self.tries.get(key, 0) + 1
-                if self.tries[key] == 1 and int(properties["number"]) % CUT_ONE_IN == 0:
+                if self.tries[key] == 1 and int(properties["number"]) % self.one_in == 0:
                     self.cut[place] = key
             elif not passed.to_server and command.is_response:
                 self.told += command.ext.get("DUPLICATES") == "1"
@@ -116,28 +116,39 @@ class FirstAnswersCut:
         return lost
 
 
-@scenario("DS-6", "with producer dedup 10,000 messages are stored once each, though many first answers are cut off on the way",
-          versions=(NEW,), alone=True)
-def first_answers_cut(play):
+def each_stored_once(play, count, one_in):
+    """So many messages; the first answer to one in `one_in` is cut off on the way."""
     if play.stage.kind == "apache":
         tap.skip("Apache RocketMQ has no producer dedup")
     with behind_relay(play, 4, dedupKey="UNIQ_KEY") as (relay, topic):
-        relay.lose = cutter = FirstAnswersCut(relay)
-        share = SENT // PRODUCERS  # each has a connection of its own; one that Java's client forgets to fail costs its limit
+        relay.lose = cutter = FirstAnswersCut(relay, one_in)
+        share = count // PRODUCERS  # each has a connection of its own; one that Java's client forgets to fail costs its limit
         sends = [play.puppet.start("send", topic=topic, count=share, first=number * share, retries=5, limit=3000, patience=60,
                                    producer=play.unique("retrying")) for number in range(PRODUCERS)]
         results = [each for future in sends for each in future.result(90)]
         tap.equal([each for each in results if "error" in each][:2], [], "sends that failed")
         again = sum(number - 1 for number in cutter.tries.values())
         tap.note("%d connections cut, %d messages tried again, %d answers tell of it" % (len(cutter.cut), again, cutter.told))
-        tap.equal((len(cutter.tries), len(cutter.cut)), (SENT, SENT // CUT_ONE_IN), "messages, first answers cut")
-        tap.check(again >= cutter.told >= SENT // CUT_ONE_IN, "fewer duplicates than first answers that were cut")
-        tap.equal(play.stored(topic), SENT, "messages stored")
+        tap.equal((len(cutter.tries), len(cutter.cut)), (count, count // one_in), "messages, first answers cut")
+        tap.check(again >= cutter.told >= count // one_in, "fewer duplicates than first answers that were cut")
+        tap.equal(play.stored(topic), count, "messages stored")
         relay.lose = lambda passed: False
         listener = play.listen(topic, play.group())
-        listener.wait_all(range(SENT))
+        listener.wait_all(range(count))
         received = listener.received()
-        tap.equal((len(received), len({each["id"] for each in received})), (SENT, SENT), "messages received, distinct ids")
+        tap.equal((len(received), len({each["id"] for each in received})), (count, count), "messages received, distinct ids")
         places = {each["id"]: (each["queue"], each["offset"]) for each in results}
-        tap.equal(len(set(places.values())), SENT, "places that the producer was told")
+        tap.equal(len(set(places.values())), count, "places that the producer was told")
         listener.stop()
+
+
+@scenario("DS-6", "with producer dedup 10,000 messages are stored once each, though many first answers are cut off on the way",
+          versions=(NEW,), alone=True)
+def many_first_answers_cut(play):
+    each_stored_once(play, 10000, 4)
+
+
+@scenario("DS-6", "with producer dedup messages are stored once each, though every first answer is cut off on the way",
+          versions=(NEW,), alone=True)
+def all_first_answers_cut(play):
+    each_stored_once(play, 400, 1)
