@@ -50,11 +50,12 @@ static void tell_summary(const struct check_summary *s)
     (void)printf("%s: %" PRIu64 " records, %" PRIu64 " bytes, in %" PRIu64 " log files of %" PRIu64
                  " (positions %" PRIu64 " to %" PRIu64 "); %" PRIu64 " units in %" PRIu64
                  " queues, files of %" PRIu64 "; %" PRIu64 " keys in %" PRIu64
-                 " index files; damage %" PRIu64 ", notes %" PRIu64 ", last stop %s\n",
+                 " index files; %" PRIu64 " timers in %" PRIu64 " files; damage %" PRIu64
+                 ", notes %" PRIu64 ", last stop %s\n",
                  s->damages ? "damaged" : "sound", s->records, s->bytes, s->log_files,
                  s->log_file_size, s->log_first, s->log_end, s->units, s->queues,
-                 s->queue_file_size, s->index_entries, s->index_files, s->damages, s->notes,
-                 s->clean ? "clean" : "not clean");
+                 s->queue_file_size, s->index_entries, s->index_files, s->timer_units,
+                 s->timer_files, s->damages, s->notes, s->clean ? "clean" : "not clean");
 }
 
 enum err check_folder(const char *folder, bool *sound, struct fault *why)

@@ -222,6 +222,8 @@ static enum err check_all(struct check *c, struct fault *why)
     if (!err)
         err = check_index(c, why);
     if (!err)
+        err = check_timers(c, why);
+    if (!err)
         judge_end(c);
     return err;
 }

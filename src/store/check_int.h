@@ -1,5 +1,5 @@
 /* check_int.h - one check of a folder on its way. check.c opens and judges, check_log.c walks the
- * log, check_queue.c and check_index.c hold queues and index against it.
+ * log, check_queue.c, check_index.c and check_timers.c hold the rest against it.
  *
  * The order matters: files of log and queues are listed and measured, then the log is walked once
  * from end to end and each record looks for its unit, then each queue is walked for units that no
@@ -59,6 +59,9 @@ must_check enum err check_log_walk(struct check *c, struct fault *why);
 
 /* check_index.c: after the log was walked */
 must_check enum err check_index(struct check *c, struct fault *why);
+
+/* check_timers.c: the same */
+must_check enum err check_timers(struct check *c, struct fault *why);
 
 /* check_queue.c */
 must_check enum err check_queues_load(struct check *c, struct fault *why);

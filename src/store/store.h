@@ -342,6 +342,7 @@ struct check_summary {
     uint64_t records, bytes;     /* that were read and verified */
     uint64_t queues, units;
     uint64_t index_files, index_entries;
+    uint64_t timer_files, timer_units;
     uint64_t notes, damages; /* all of them, told or not */
 };
 

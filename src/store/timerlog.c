@@ -82,9 +82,14 @@ static int64_t place_for(const struct timerlog *log, int64_t at)
 
 /* ---- opening ---- */
 
-static bool size_possible(uint64_t size)
+bool timerlog_size_possible(uint64_t size)
 {
     return size >= 2 * TIMER_UNIT_SIZE + BLANK_SIZE && size <= INT32_MAX;
+}
+
+uint64_t timerlog_units(uint64_t size)
+{
+    return (size - BLANK_SIZE) / TIMER_UNIT_SIZE;
 }
 
 static enum err files_find(struct timerlog *log, struct fault *why)
@@ -100,7 +105,7 @@ static enum err files_find(struct timerlog *log, struct fault *why)
     err = vfs_file_size(log->vfs, path, &size, why);
     if (err)
         return err;
-    if (!size_possible(size))
+    if (!timerlog_size_possible(size))
         return fault_set(why, ERR_DAMAGED, "%s has a size that none can have", path);
     for (size_t i = 0; i < n; i++)
         if (bases[i] % size != 0 || bases[i] != bases[0] + i * size ||
@@ -118,7 +123,7 @@ enum err timerlog_open(struct vfs *vfs, uint64_t file_size, struct timerlog **ou
     struct timerlog *log = calloc(1, sizeof *log);
     if (!log)
         return fault_set(why, ERR_NO_MEMORY, "no memory for the timers' log");
-    invariant(size_possible(file_size));
+    invariant(timerlog_size_possible(file_size));
     log->vfs = vfs;
     log->files = (struct fileset){.folder = FOLDER, .file_size = file_size};
     list_init(&log->files.open);
@@ -350,7 +355,7 @@ enum err timerlog_sync(struct timerlog *log, int64_t end, struct fault *why)
 /* The record that the last unit of a full file is of; -1: it cannot be told. */
 static int64_t last_position(struct timerlog *log, uint64_t base)
 {
-    uint64_t units = (log->files.file_size - BLANK_SIZE) / TIMER_UNIT_SIZE;
+    uint64_t units = timerlog_units(log->files.file_size);
     uint8_t text[TIMER_UNIT_SIZE];
     struct timer_unit unit;
     struct segment *seg;

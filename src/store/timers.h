@@ -45,6 +45,10 @@ struct timer_unit {
     uint32_t topic_hash;
 };
 
+/* Whether files may have this size, and how many units are in one. */
+bool timerlog_size_possible(uint64_t size);
+uint64_t timerlog_units(uint64_t size);
+
 void timer_unit_save(uint8_t out[TIMER_UNIT_SIZE], const struct timer_unit *unit);
 /* False: that is no unit. */
 bool timer_unit_load(const uint8_t in[TIMER_UNIT_SIZE], struct timer_unit *out);
@@ -79,6 +83,7 @@ must_check enum err timerlog_shift(struct timerlog *log, int64_t position, struc
 
 /* ---- slots, timerwheel.c ---- */
 
+#define TIMER_SLOT_SIZE 32 /* on the disk: second, first, last, count, and a number of ours */
 struct timer_slot {
     int64_t second;
     int64_t first, last; /* places of units */

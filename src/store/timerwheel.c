@@ -11,11 +11,10 @@
 #include <stdlib.h>
 
 #define WHEEL_PATH "timerwheel"
-#define SLOT_SIZE  32
 #define PAGE_SLOTS 128
-#define PAGE_SIZE  (PAGE_SLOTS * SLOT_SIZE)
+#define PAGE_SIZE  (PAGE_SLOTS * TIMER_SLOT_SIZE)
 #define PAGES      (TIMER_SLOTS / PAGE_SLOTS)
-#define WHEEL_SIZE ((uint64_t)TIMER_SLOTS * SLOT_SIZE)
+#define WHEEL_SIZE ((uint64_t)TIMER_SLOTS * TIMER_SLOT_SIZE)
 
 static_assert(TIMER_SLOTS % PAGE_SLOTS == 0, "pages are full");
 
@@ -32,7 +31,7 @@ struct timerwheel {
 enum err timerwheel_open(struct vfs *vfs, struct timerwheel **out, struct fault *why)
 {
     struct timerwheel *wheel = calloc(1, sizeof *wheel);
-    uint8_t *slots = calloc(TIMER_SLOTS, SLOT_SIZE);
+    uint8_t *slots = calloc(TIMER_SLOTS, TIMER_SLOT_SIZE);
     if (!wheel || !slots) {
         free(wheel);
         free(slots);
@@ -57,7 +56,7 @@ void timerwheel_close(struct timerwheel *wheel)
 
 enum err timerwheel_empty(struct timerwheel *wheel, struct fault *why)
 {
-    uint8_t *slots = calloc(TIMER_SLOTS, SLOT_SIZE);
+    uint8_t *slots = calloc(TIMER_SLOTS, TIMER_SLOT_SIZE);
     if (!slots)
         return fault_set(why, ERR_NO_MEMORY, "no memory for the wheel of timers");
     free(wheel->slots);
@@ -89,7 +88,7 @@ static void slot_touched(struct timerwheel *wheel, size_t index)
 
 bool timerwheel_get(const struct timerwheel *wheel, int64_t second, struct timer_slot *out)
 {
-    const uint8_t *slot = wheel->slots + index_of(second) * SLOT_SIZE;
+    const uint8_t *slot = wheel->slots + index_of(second) * TIMER_SLOT_SIZE;
     *out = (struct timer_slot){.second = second, .first = -1, .last = -1};
     if (!slot_used(slot) || (int64_t)load_u64(slot) != second)
         return false;
@@ -102,7 +101,7 @@ bool timerwheel_get(const struct timerwheel *wheel, int64_t second, struct timer
 bool timerwheel_put(struct timerwheel *wheel, const struct timer_slot *put)
 {
     size_t index = index_of(put->second);
-    uint8_t *slot = wheel->slots + index * SLOT_SIZE;
+    uint8_t *slot = wheel->slots + index * TIMER_SLOT_SIZE;
     bool used = slot_used(slot);
     if (used && (int64_t)load_u64(slot) != put->second)
         return false;
@@ -120,10 +119,10 @@ bool timerwheel_put(struct timerwheel *wheel, const struct timer_slot *put)
 void timerwheel_clear(struct timerwheel *wheel, int64_t second)
 {
     size_t index = index_of(second);
-    uint8_t *slot = wheel->slots + index * SLOT_SIZE;
+    uint8_t *slot = wheel->slots + index * TIMER_SLOT_SIZE;
     if (!slot_used(slot) || (int64_t)load_u64(slot) != second)
         return;
-    memset(slot, 0, SLOT_SIZE);
+    memset(slot, 0, TIMER_SLOT_SIZE);
     wheel->used[index / PAGE_SLOTS]--;
     wheel->n_used--;
     slot_touched(wheel, index);
@@ -134,7 +133,7 @@ static int64_t next_of_all(const struct timerwheel *wheel, int64_t from)
 {
     int64_t least = -1;
     for (size_t index = 0; index < TIMER_SLOTS; index++) {
-        const uint8_t *slot = wheel->slots + index * SLOT_SIZE;
+        const uint8_t *slot = wheel->slots + index * TIMER_SLOT_SIZE;
         if (!wheel->used[index / PAGE_SLOTS]) {
             index += PAGE_SLOTS - 1;
             continue;
@@ -156,7 +155,7 @@ int64_t timerwheel_next(const struct timerwheel *wheel, int64_t from)
             second += PAGE_SLOTS - (int64_t)(index % PAGE_SLOTS);
             continue;
         }
-        const uint8_t *slot = wheel->slots + index * SLOT_SIZE;
+        const uint8_t *slot = wheel->slots + index * TIMER_SLOT_SIZE;
         if (slot_used(slot) && (int64_t)load_u64(slot) == second)
             return second;
         second++;

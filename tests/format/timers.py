@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from harness import apache, process, remoting as r, tap  # noqa: E402
-from harness.daemon import Daemon  # noqa: E402
+from harness.daemon import Daemon, run  # noqa: E402
 
 READER, WHEEL, RECALL = "format_reader", "rmq_sys_wheel_timer", 370
 BASE = {"KEYS": "k1 k2", "TAGS": "A", "own": "v", "WAIT": "true"}
@@ -180,16 +180,24 @@ class Folder:
         tap.note("%d messages, the latest %d ms after its time" % (len(found), slowest))
 
 
+def sound(folder):
+    status, out, errors = run("--check", folder, timeout=60)
+    tap.equal(status, 0, "status of --check (%s%s)" % (out, errors))
+    tap.note(out.splitlines()[-1])
+
+
 @tap.test("what waits in Apache's folder comes from ours, after SIGKILL")
 def _():
     both()
     broker = plays["broker"]
     folder = Folder(broker.address)
     broker.kill9()
+    sound(os.path.join(broker.home, "store"))
     tap.unwatch(broker)
     daemon = tap.watch(Daemon(folder=os.path.join(broker.home, "store"), settings={**SETTINGS, "brokerName": "broker-a"}))
     folder.judge(daemon.broker, exact=True)
     daemon.stop()
+    sound(daemon.folder)
 
 
 for how in ("SIGTERM", "SIGKILL"):
@@ -199,10 +207,12 @@ for how in ("SIGTERM", "SIGKILL"):
         daemon = tap.watch(Daemon(settings={**SETTINGS, "brokerName": "broker-a", "flushConsumerOffsetInterval": 1000}))
         folder = Folder(daemon.broker)
         daemon.stop() if how == "SIGTERM" else daemon.kill9()
+        sound(daemon.folder)
         tap.unwatch(daemon)
         broker = tap.watch(apache.Broker(plays["names"].names, storePathRootDir=daemon.folder, **SETTINGS))
         folder.judge(broker.address, exact=how == "SIGTERM")
         broker.stop()
+        sound(daemon.folder)
 
 
 if apache.missing():
