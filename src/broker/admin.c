@@ -9,6 +9,7 @@
  * topic made anew goes on where the old one ended.
  */
 #include "broker/admin_int.h"
+#include "broker/pop_int.h"
 
 #include <stdlib.h>
 
@@ -135,6 +136,50 @@ static enum err topic_remove(struct broker *b, struct bytes name, struct after *
     return OK;
 }
 
+/* Room: core. The topics in which what groups have popped of this one waits to come again; `found`
+ * NULL: only how many there are. */
+static size_t pop_retries(struct broker *b, struct bytes name, struct topic **found)
+{
+    room_held(&b->room);
+    size_t n = 0;
+    const struct progress *p;
+    for (size_t i = 0; (p = map_next(&b->progress, &i));) {
+        struct bytes key = bytes_of(p->key, p->key_len);
+        if (key.len <= name.len || key.at[name.len] != '@' || !bytes_start(key, name))
+            continue;
+        for (enum pop_place place = POP_RETRY_V1; place < POP_PLACES; place++) {
+            uint8_t text[NAME_MAX_ANY];
+            struct topic *topic =
+                topic_find(b, pop_retry_name(text, name, bytes_from(key, name.len + 1), place));
+            if (topic && found)
+                found[n] = topic;
+            n += topic != NULL;
+        }
+    }
+    return n;
+}
+
+/* Room: core. They go with it, as with Apache (clearRetryTopicWhenDeleteTopic). */
+static enum err pop_retries_remove(struct broker *b, struct bytes name, struct after *after,
+                                   struct fault *why)
+{
+    size_t n = bytes_start(name, RETRY_PREFIX) ? 0 : pop_retries(b, name, NULL);
+    if (n == 0)
+        return OK;
+    cleanup(free_at) struct topic **found = calloc(n, sizeof(struct topic *));
+    if (!found)
+        return ERR_NO_MEMORY;
+    (void)pop_retries(b, name, found);
+    enum err err = OK;
+    for (size_t i = 0; !err && i < n; i++) {
+        char text[NAME_MAX_ANY]; /* the topic's own goes with it */
+        struct bytes retry = found[i]->set.name;
+        memcpy(text, retry.at, retry.len);
+        err = topic_remove(b, bytes_of(text, retry.len), after, why);
+    }
+    return err;
+}
+
 enum err broker_topic_delete(struct broker *b, struct bytes name, struct fault *why)
 {
     enum err err = topic_may_change(b, name, why);
@@ -143,7 +188,9 @@ enum err broker_topic_delete(struct broker *b, struct bytes name, struct fault *
     struct after after;
     after_init(&after);
     room_enter(&b->room);
-    err = topic_remove(b, name, &after, why);
+    err = pop_retries_remove(b, name, &after, why);
+    if (!err)
+        err = topic_remove(b, name, &after, why);
     room_leave(&b->room);
     after_run(b, &after);
     return err;

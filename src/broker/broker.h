@@ -99,7 +99,9 @@ struct broker_options {
     atomic_bool default_pops; /* defaultMessageRequestMode: groups pop unless told otherwise … */
     _Atomic int32_t default_share; /* … each queue shared so: defaultPopShareQueueNum */
     atomic_uint pop_retry_chance;  /* percent: popFromRetryProbability */
-    int64_t max_invisible_ms;      /* 3 days, as far as Apache's timers go */
+    atomic_bool pop_retry_v2;      /* enableRetryTopicV2: %RETRY%group+topic … */
+    atomic_bool pop_retry_v1_too; /* … retrieveMessageFromPopRetryTopicV1: and the other as well */
+    int64_t max_invisible_ms;     /* 3 days, as far as Apache's timers go */
     /* By what messages are recognised that were stored before, where a topic does not say itself:
      * "UNIQ_KEY", or the name of a property; empty or NULL: not at all. */
     const char *dedup_key;
@@ -338,7 +340,7 @@ struct pop {
 /* Messages of one queue, in the order of the slices. */
 struct pop_part {
     int32_t queue_id;
-    bool retry; /* of the group's retry topic for this topic */
+    uint8_t retry; /* of the group's retry topic for this topic: its first or its second form */
     int64_t start;
     uint32_t n;
     size_t n_slices;

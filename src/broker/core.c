@@ -91,6 +91,8 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     set->default_pops = now->default_pops;
     set->default_share = now->default_share;
     set->pop_retry_chance = now->pop_retry_chance;
+    set->pop_retry_v2 = now->pop_retry_v2;
+    set->pop_retry_v1_too = now->pop_retry_v1_too;
     /* The template of automatic topics, or the one for traces, may be missing until now. Without
      * memory they still are. */
     size_t topics = b->topics.n;

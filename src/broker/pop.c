@@ -7,7 +7,9 @@
  * busy is passed by: nobody waits for anybody.
  *
  * With a chance of one in five (popFromRetryProbability) the group's retry topic comes first,
- * otherwise it is asked for what is missing.
+ * otherwise it is asked for what is missing. It has two forms, see broker_options.pop_retry_v2. Of
+ * the second what is there is always taken: a broker that had it switched on once shall not keep
+ * messages to itself, as Apache's does.
  */
 #include "broker/pop_int.h"
 
@@ -17,7 +19,7 @@
 struct walk {
     struct broker *b;
     const struct pop *pop;
-    void (*visit)(struct walk *walk, struct topic *topic, int32_t queue_id, bool retry);
+    void (*visit)(struct walk *walk, struct topic *topic, int32_t queue_id, enum pop_place place);
     uint64_t throw; /* where to begin */
     /* taking */
     struct mark_desk *desk;
@@ -32,27 +34,45 @@ struct walk {
     int64_t until_ms;
 };
 
-struct bytes pop_retry_name(uint8_t text[NAME_MAX_ANY], struct bytes topic, struct bytes group)
+struct bytes pop_retry_name(uint8_t text[NAME_MAX_ANY], struct bytes topic, struct bytes group,
+                            enum pop_place place)
 {
     if (bytes_start(topic, RETRY_PREFIX))
         return topic;
     struct wr w = wr_over(text, NAME_MAX_ANY);
     wr_bytes_of(&w, RETRY_PREFIX);
     wr_bytes_of(&w, group);
-    wr_u8(&w, '_');
+    wr_u8(&w, place == POP_RETRY_V2 ? '+' : '_');
     wr_bytes_of(&w, topic);
     return w.full ? (struct bytes){0} : wr_bytes(&w);
 }
 
 /* ---- the walk; room: core ---- */
 
-static void walk_topic(struct walk *w, struct topic *topic, int32_t only, bool retry)
+static void walk_topic(struct walk *w, struct topic *topic, int32_t only, enum pop_place place)
 {
     int32_t n = topic ? topic->set.read_queues : 0;
     if (only >= 0 && only < n)
-        w->visit(w, topic, only, retry);
+        w->visit(w, topic, only, place);
     for (int32_t i = 0; only < 0 && i < n; i++)
-        w->visit(w, topic, (int32_t)((w->throw +(uint64_t)i) % (uint64_t)n), retry);
+        w->visit(w, topic, (int32_t)((w->throw +(uint64_t)i) % (uint64_t)n), place);
+}
+
+/* What comes again, in either form; which of them is first is up to chance. */
+static void walk_retries(struct walk *w)
+{
+    struct broker *b = w->b;
+    const struct pop *pop = w->pop;
+    if (pop->ordered || bytes_start(pop->topic, RETRY_PREFIX))
+        return;
+    for (unsigned i = 0; i < 2; i++) {
+        enum pop_place place = (w->throw +i) % 2 ? POP_RETRY_V2 : POP_RETRY_V1;
+        if (place == POP_RETRY_V1 && b->set.pop_retry_v2 && !b->set.pop_retry_v1_too)
+            continue;
+        uint8_t text[NAME_MAX_ANY];
+        struct bytes name = pop_retry_name(text, pop->topic, pop->group, place);
+        walk_topic(w, topic_find(b, name), -1, place);
+    }
 }
 
 static void walk(struct walk *w)
@@ -61,25 +81,21 @@ static void walk(struct walk *w)
     const struct pop *pop = w->pop;
     w->throw = dice_below(&b->dice, 100);
     bool retry_first = w->throw < b->set.pop_retry_chance && !pop->ordered;
-    uint8_t text[NAME_MAX_ANY];
-    struct bytes name = pop_retry_name(text, pop->topic, pop->group);
-    struct topic *retry =
-        pop->ordered || bytes_start(pop->topic, RETRY_PREFIX) ? NULL : topic_find(b, name);
     if (retry_first)
-        walk_topic(w, retry, -1, true);
-    walk_topic(w, topic_find(b, pop->topic), pop->queue_id < 0 ? -1 : pop->queue_id, false);
+        walk_retries(w);
+    walk_topic(w, topic_find(b, pop->topic), pop->queue_id < 0 ? -1 : pop->queue_id, POP_TOPIC);
     if (!retry_first)
-        walk_topic(w, retry, -1, true);
+        walk_retries(w);
 }
 
 /* Where the group goes on; -1: that must be found out without the key. */
 static int64_t queue_place(struct walk *w, const struct topic *topic, int32_t queue_id,
-                           struct queue *queue, bool retry)
+                           struct queue *queue, enum pop_place place)
 {
     struct broker *b = w->b;
     int64_t min = queue_min(b->store, queue), max = queue_max(queue);
     int64_t offset = progress_get(b, w->pop->group, topic->set.name, queue_id);
-    if (offset < 0 && w->pop->from_max && !retry)
+    if (offset < 0 && w->pop->from_max && place == POP_TOPIC)
         return -1;
     return offset < min ? min : offset > max ? max : offset;
 }
@@ -149,7 +165,7 @@ static enum err part_take(struct walk *w, struct pop_queue *q, int64_t start)
     return OK;
 }
 
-static void queue_take(struct walk *w, struct topic *topic, int32_t queue_id, bool retry)
+static void queue_take(struct walk *w, struct topic *topic, int32_t queue_id, enum pop_place place)
 {
     struct broker *b = w->b;
     const struct pop *pop = w->pop;
@@ -161,7 +177,7 @@ static void queue_take(struct walk *w, struct topic *topic, int32_t queue_id, bo
     bool moved = !pop->peeks && known && known->reset;
     if (moved)
         known->reset = false; /* that is to say: it is told now */
-    int64_t start = queue_place(w, topic, queue_id, queue, retry), max = queue_max(queue);
+    int64_t start = queue_place(w, topic, queue_id, queue, place), max = queue_max(queue);
     if (start < 0) {
         w->uninit |= max > 0;
         return;
@@ -174,12 +190,12 @@ static void queue_take(struct walk *w, struct topic *topic, int32_t queue_id, bo
     bool blocked = pop->ordered && q && order_blocks(b, q, pop->attempt_id, &w->until_ms);
     if (!blocked)
         out->rest += max - start;
-    bool enough = w->filtered && !retry ? false : w->covered >= pop->max_count;
+    bool enough = w->filtered && place == POP_TOPIC ? false : w->covered >= pop->max_count;
     if (blocked || enough || out->n_parts == POP_MAX || (q && q->busy))
         return;
-    struct commit place = {NULL, pop->group, topic->set.name, queue_id, start};
+    struct commit begin = {NULL, pop->group, topic->set.name, queue_id, start};
     if (progress_get(b, pop->group, topic->set.name, queue_id) < 0 && !pop->peeks)
-        w->err = progress_set(b, &place);
+        w->err = progress_set(b, &begin);
     if (!w->err && !q)
         q = pop_queue_need(b, topic->set.name, pop->group, queue_id, queue);
     if (!q)
@@ -195,8 +211,8 @@ static void queue_take(struct walk *w, struct topic *topic, int32_t queue_id, bo
     w->desk->counting[out->n_parts] =
         counting_begin(b, topic, queue_id, queue, progress_need(b, pop->group, topic->set.name));
     out->parts[out->n_parts++] =
-        (struct pop_part){.queue_id = queue_id, .retry = retry, .start = start};
-    if (!w->filtered || retry)
+        (struct pop_part){.queue_id = queue_id, .retry = (uint8_t)place, .start = start};
+    if (!w->filtered || place != POP_TOPIC)
         w->covered += max - start;
 }
 
@@ -484,14 +500,14 @@ enum err broker_pop(struct broker *b, struct mark_desk *desk, const struct pop *
 
 /* ---- looking ---- */
 
-static void queue_look(struct walk *w, struct topic *topic, int32_t queue_id, bool retry)
+static void queue_look(struct walk *w, struct topic *topic, int32_t queue_id, enum pop_place place)
 {
     struct broker *b = w->b;
     struct queue *queue = topic_queue(b, topic, queue_id);
     if (!queue || w->any)
         return;
-    int64_t place = queue_place(w, topic, queue_id, queue, retry);
-    if (queue_max(queue) <= (place < 0 ? 0 : place))
+    int64_t offset = queue_place(w, topic, queue_id, queue, place);
+    if (queue_max(queue) <= (offset < 0 ? 0 : offset))
         return;
     const struct pop_queue *q = pop_queue_find(b, topic->set.name, w->pop->group, queue_id);
     if (q && q->busy)

@@ -98,18 +98,22 @@ struct revive_queue {
     uint64_t foreign_ns; /* … and when the last of them was seen */
 };
 
+/* Where messages of a topic stand for those who pop: in the topic itself, or, when they come again,
+ * in the group's retry topic for it. That has two forms (enableRetryTopicV2); the number of each is
+ * the one that handles of messages have for it. */
+enum pop_place { POP_TOPIC, POP_RETRY_V1, POP_RETRY_V2, POP_PLACES };
+
 /* The pops of one group that wait for messages of one topic. */
 struct pop_crowd {
     struct list holds;
     uint32_t n;
-    struct link by_topic, by_retry; /* in the two pop_topics by which arrivals find it */
-    struct pop_topic *topics[2];
+    struct link by[POP_PLACES]; /* in the pop_topics by which arrivals find it */
     struct bytes topic, group;
     size_t key_len;
     char text[]; /* topic@group */
 };
 struct pop_topic {
-    struct list crowds[2]; /* whose topic it is; whose retry topic */
+    struct list crowds[POP_PLACES]; /* whose it is, as what */
     size_t name_len;
     char name[];
 };
@@ -267,8 +271,9 @@ void pop_crowds_clear(struct broker *b); /* no key needed: at the end */
 
 /* ---- pop.c ---- */
 
-/* %RETRY%group_topic; the topic itself if it is one. Empty: too long. */
-struct bytes pop_retry_name(uint8_t text[NAME_MAX_ANY], struct bytes topic, struct bytes group);
+/* %RETRY%group_topic or %RETRY%group+topic; the topic itself if it is one. Empty: too long. */
+struct bytes pop_retry_name(uint8_t text[NAME_MAX_ANY], struct bytes topic, struct bytes group,
+                            enum pop_place place);
 /* Room: core. Whether a pop would find something now; `*until_ms`: else not before. */
 bool pop_any(struct broker *b, const struct pop *pop, int64_t *until_ms);
 

@@ -31,8 +31,8 @@ static struct pop_topic *pop_topic_need(struct broker *b, struct bytes name)
     t = calloc(1, sizeof *t + name.len);
     if (!t)
         return NULL;
-    list_init(&t->crowds[0]);
-    list_init(&t->crowds[1]);
+    for (int i = 0; i < POP_PLACES; i++)
+        list_init(&t->crowds[i]);
     t->name_len = name.len;
     memcpy(t->name, name.at, name.len);
     if (map_put(&b->pop->topics, bytes_of(t->name, t->name_len), t)) {
@@ -56,10 +56,12 @@ static struct pop_crowd *crowd_need(struct broker *b, struct bytes topic, struct
         return crowd;
     uint8_t text[POP_KEY_MAX], retry[NAME_MAX_ANY];
     struct bytes key = crowd_key(text, topic, group);
-    struct bytes retry_topic = pop_retry_name(retry, topic, group);
-    struct pop_topic *first = pop_topic_need(b, topic);
-    struct pop_topic *second = retry_topic.len ? pop_topic_need(b, retry_topic) : first;
-    crowd = first && second ? calloc(1, sizeof *crowd + key.len) : NULL;
+    struct pop_topic *topics[POP_PLACES] = {pop_topic_need(b, topic)};
+    for (enum pop_place i = POP_RETRY_V1; i < POP_PLACES; i++) {
+        struct bytes name = pop_retry_name(retry, topic, group, i);
+        topics[i] = name.len ? pop_topic_need(b, name) : topics[0];
+    }
+    crowd = topics[0] && topics[1] && topics[2] ? calloc(1, sizeof *crowd + key.len) : NULL;
     if (!crowd)
         return NULL;
     memcpy(crowd->text, key.at, key.len);
@@ -71,8 +73,8 @@ static struct pop_crowd *crowd_need(struct broker *b, struct bytes topic, struct
         free(crowd);
         return NULL;
     }
-    list_add_tail(&first->crowds[0], &crowd->by_topic);
-    list_add_tail(&second->crowds[1], &crowd->by_retry);
+    for (int i = 0; i < POP_PLACES; i++)
+        list_add_tail(&topics[i]->crowds[i], &crowd->by[i]);
     return crowd;
 }
 
@@ -172,10 +174,9 @@ void pop_arrived(struct broker *b, const struct arrival *news, struct list *woke
     struct pop_topic *t = map_get(&b->pop->topics, news->topic);
     if (!t)
         return;
-    list_each(k, &t->crowds[0])
-        crowd_arrived(b, list_entry(k, struct pop_crowd, by_topic), news, false, woken);
-    list_each(j, &t->crowds[1])
-        crowd_arrived(b, list_entry(j, struct pop_crowd, by_retry), news, true, woken);
+    for (int i = 0; i < POP_PLACES; i++)
+        list_each(k, &t->crowds[i])
+            crowd_arrived(b, list_entry(k - i, struct pop_crowd, by), news, i != POP_TOPIC, woken);
 }
 
 void pop_wake_one(struct broker *b, struct bytes topic, struct bytes group, struct list *woken)
@@ -213,8 +214,8 @@ uint32_t pop_waiting(struct broker *b, const struct pop *pop)
 
 static void crowd_free(struct broker *b, struct pop_crowd *crowd)
 {
-    list_remove(&crowd->by_topic);
-    list_remove(&crowd->by_retry);
+    for (int i = 0; i < POP_PLACES; i++)
+        list_remove(&crowd->by[i]);
     (void)map_remove(&b->pop->crowds, bytes_of(crowd->text, crowd->key_len));
     free(crowd);
 }
@@ -224,7 +225,7 @@ static void pop_topics_tidy(struct broker *b)
     struct pop_topic **empty = calloc(b->pop->topics.n + 1, sizeof(struct pop_topic *)), *t;
     size_t n = 0;
     for (size_t i = 0; empty && (t = map_next(&b->pop->topics, &i));)
-        if (list_empty(&t->crowds[0]) && list_empty(&t->crowds[1]))
+        if (list_empty(&t->crowds[0]) && list_empty(&t->crowds[1]) && list_empty(&t->crowds[2]))
             empty[n++] = t;
     for (size_t i = 0; i < n; i++) {
         (void)map_remove(&b->pop->topics, bytes_of(empty[i]->name, empty[i]->name_len));

@@ -1,7 +1,8 @@
 /* poprevive.c - what becomes of messages that were handed out and not acknowledged in time.
  *
  * A turn takes marks whose time is up, reads their messages, and stores a copy of each in the
- * group's retry topic for this topic, one try older: %RETRY%group_topic, where the next pop finds
+ * group's retry topic for this topic, one try older: %RETRY%group_topic (or, by enableRetryTopicV2,
+ * %RETRY%group+topic; what is in either stays in it), where the next pop finds
  * it. When the tries are used up (retryMaxTimes) the copy goes to %DLQ%group instead; Apache leaves
  * that to its clients, of which some forget the message then. The acknowledgement of what was
  * replaced is written behind the copies, with the same write. If a crash lets only the copies
@@ -174,7 +175,8 @@ static struct bytes plain_topic(const struct pop_queue *q)
 static enum err retry_topic(struct broker *b, struct revival *r, struct after *after,
                             struct fault *why)
 {
-    struct bytes name = pop_retry_name(r->topic, r->mark->queue->topic, r->mark->queue->group);
+    struct bytes name = pop_retry_name(r->topic, r->mark->queue->topic, r->mark->queue->group,
+                                       b->set.pop_retry_v2 ? POP_RETRY_V2 : POP_RETRY_V1);
     struct topic *topic = topic_find(b, name);
     r->topic_len = name.len;
     if (name.at != r->topic)

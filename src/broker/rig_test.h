@@ -179,6 +179,7 @@ static inline int rig_open(void **state)
         .max_pop_marks = 10000,
         .max_pop_waiting = 50,
         .pop_retry_chance = 20,
+        .pop_retry_v1_too = true,
         .max_invisible_ms = 3 * 24 * 3600 * 1000,
         .timers = true,
         .recalls = true,

@@ -188,6 +188,8 @@ static struct broker_options broker_options_of(struct house *h, const struct set
         .max_pop_marks = (uint32_t)s->max_pop_marks,
         .max_pop_waiting = (uint32_t)s->max_pop_waiting,
         .pop_retry_chance = (unsigned)s->pop_retry_chance,
+        .pop_retry_v2 = s->pop_retry_v2,
+        .pop_retry_v1_too = s->pop_retry_v1_too,
         .max_invisible_ms = s->max_invisible_sec * 1000,
         .default_pops = s->request_mode == 1,
         .default_share = (int32_t)s->pop_share,

@@ -320,6 +320,12 @@ static const struct conf_option options[] = {
              "pops of one group that may wait for one topic; more are told POLLING_FULL"),
     LIVE_INT("popFromRetryProbability", pop_retry_chance, "20", 0, 100,
              "how often, in percent, a pop looks for messages that come again before new ones"),
+    LIVE_BOOL(
+        "enableRetryTopicV2", pop_retry_v2, "false",
+        "messages that were popped and not acknowledged wait in %RETRY%group+topic instead of "
+        "%RETRY%group_topic, which may be two groups' and topics' at once"),
+    LIVE_BOOL("retrieveMessageFromPopRetryTopicV1", pop_retry_v1_too, "true",
+              "… and pops still look for those that wait in the other"),
     LIVE_INT(
         "maxPopInFlight", max_pop_marks, "1000000", 1, 100000000,
         "batches of popped messages that may be in flight; more pops are told POLLING_FULL. One "

@@ -39,7 +39,7 @@ struct settings {
     /* POP */
     int64_t max_pop_marks, max_pop_waiting, pop_retry_chance, max_invisible_sec, pop_share;
     int request_mode;
-    bool server_balance;
+    bool server_balance, pop_retry_v2, pop_retry_v1_too;
     int64_t max_sends_waiting, max_send_wait_ms;
     char delay_levels[CONF_TEXT_MAX];
     bool txn_reject;

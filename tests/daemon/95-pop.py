@@ -8,7 +8,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import daemon as daemons, pop as pops, process, remoting as r, tap  # noqa: E402
 
-ADVANCE_CLOCK = 10001
+ADVANCE_CLOCK, DELETE_TOPIC, GET_ALL_TOPIC_CONFIG = 10001, 215, 21
 YEAR_MS = 366 * 86400 * 1000
 
 
@@ -56,6 +56,27 @@ def _():
                 tap.equal(other.ack(held).code, r.SUCCESS, "ack of a retry")
         advance(p.client, 61)
         tap.equal(p.pop(), [], "everything is acknowledged")
+
+
+@tap.test("with enableRetryTopicV2 they come again through a topic of the second form, whose handles are good as well")
+def _():
+    with tap.watch(house(enableRetryTopicV2="true")) as d, pops.Popper(d.broker) as p:
+        fill(p.client, 3)
+        tap.equal(len(p.pop()), 3, "popped")
+        advance(p.client, 61)
+        again = []
+        while len(again) < 3:
+            again += p.pop(poll_ms=10000)
+        tap.equal({(held.message.topic, held.topic, held.handle.split(" ")[4]) for held in again}, {("T", "%RETRY%g+T", "2")},
+                  "topic that is shown, topic that is meant, its kind in the handle")
+        tap.equal(p.ack(again[0]).code, r.SUCCESS, "ack")
+        tap.equal(p.batch_ack(again[1:2]).code, r.SUCCESS, "batch")
+        tap.equal(p.change(again[2], 3600 * 1000).code, r.SUCCESS, "changed")
+        advance(p.client, 61)
+        tap.equal(p.pop(), [], "nothing comes")
+        tap.equal(p.client.request(DELETE_TOPIC, {"topic": "T"}).code, r.SUCCESS, "deleted")
+        topics = p.client.request(GET_ALL_TOPIC_CONFIG).json()["topicConfigTable"]
+        tap.check("%RETRY%g+T" not in topics and "T" not in topics, "topics %s" % sorted(topics))
 
 
 @tap.test("a waiting pop is woken by a message in any queue, one pop for one message")

@@ -143,9 +143,9 @@ static struct chunk *retry_rewrite(const struct door *door, const struct pop *po
         struct bytes had;
         struct wr p = wr_over(props, RECORD_PROPS_MAX + more);
         char ck[CK_MAX];
-        (void)snprintf(ck, sizeof ck, "%lld %lld %lld %d 1 %.*s %d %lld", (long long)part->start,
+        (void)snprintf(ck, sizeof ck, "%lld %lld %lld %d %d %.*s %d %lld", (long long)part->start,
                        (long long)got->pop_ms, (long long)pop->invisible_ms, got->revive_id,
-                       (int)(name.len < 255 ? name.len : 255), (const char *)name.at,
+                       part->retry, (int)(name.len < 255 ? name.len : 255), (const char *)name.at,
                        part->queue_id, (long long)record.queue_offset);
         wr_bytes_of(&p, record.props);
         if (!props_get(record.props, PROP_POP_CK, &had))
