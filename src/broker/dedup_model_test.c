@@ -226,7 +226,7 @@ static void turn(struct life *l)
         requests[i].queue_id = (int32_t)below(l, 4);
     }
     if (below(l, 15) == 0)
-        vfs_fault_plan(l->fault, 1, 1, ERR_IO);
+        vfs_fault_plan(l->fault, 1 + below(l, 6), 1 + below(l, 3), ERR_IO);
     uint64_t end;
     broker_produce(l->rig->broker, l->rig->desk, requests, n, &end);
     vfs_fault_plan(l->fault, 0, 0, OK);
