@@ -13,6 +13,27 @@ void answer_fate(const struct request *rq, enum err err, const struct fault *why
         answer_saved(rq, NULL);
 }
 
+bool told_begin(struct told *t, const struct request *rq, enum err err, const struct fault *why)
+{
+    if (err) {
+        answer_fate(rq, err, why);
+        return false;
+    }
+    t->body = buf_upto(BODY_MAX);
+    t->w = (struct json_out){.buf = &t->body};
+    return true;
+}
+
+void told_end(struct told *t, const struct request *rq, enum err err)
+{
+    if (!err) {
+        answer_buf(rq, &t->body);
+        return;
+    }
+    buf_clear(&t->body);
+    answer_fate(rq, err, NULL);
+}
+
 /* ---- topics ---- */
 
 void admin_topic_set(struct door *door, struct request *rq)
@@ -62,13 +83,11 @@ void admin_topic_get(struct door *door, struct request *rq)
     struct topic_settings set;
     struct fault why = {0};
     enum err err = broker_topic_get(door->broker, f.topic, rq->arena, &set, &why);
-    if (err) {
-        answer_fate(rq, err, &why);
+    struct told t;
+    if (!told_begin(&t, rq, err, &why))
         return;
-    }
-    struct buf body = buf_upto(BODY_MAX);
-    topic_settings_write(&(struct json_out){.buf = &body}, &set);
-    answer_buf(rq, &body);
+    topic_settings_write(&t.w, &set);
+    told_end(&t, rq, OK);
 }
 
 /* The whole table; a request for a part of it is answered with all, which ends the asking. */
@@ -130,13 +149,11 @@ void admin_group_get(struct door *door, struct request *rq)
     struct group_settings set;
     struct fault why = {0};
     enum err err = broker_group_get(door->broker, f.group, rq->arena, &set, &why);
-    if (err) {
-        answer_fate(rq, err, &why);
+    struct told t;
+    if (!told_begin(&t, rq, err, &why))
         return;
-    }
-    struct buf body = buf_upto(BODY_MAX);
-    group_settings_write(&(struct json_out){.buf = &body}, &set);
-    answer_buf(rq, &body);
+    group_settings_write(&t.w, &set);
+    told_end(&t, rq, OK);
 }
 
 void admin_groups(struct door *door, struct request *rq)
@@ -165,28 +182,25 @@ void admin_topic_stats(struct door *door, struct request *rq)
     double per_second;
     enum err err =
         broker_topic_stats(door->broker, f.topic, rq->arena, &stats, &n, &per_second, &why);
-    if (err) {
-        answer_fate(rq, err, &why);
+    struct told t;
+    if (!told_begin(&t, rq, err, &why))
         return;
-    }
-    struct buf body = buf_upto(BODY_MAX);
-    struct json_out w = {.buf = &body};
-    json_open(&w);
-    json_key(&w, "offsetTable");
-    json_open(&w);
+    json_open(&t.w);
+    json_key(&t.w, "offsetTable");
+    json_open(&t.w);
     for (size_t i = 0; i < n; i++) {
-        queue_key_write(door, &w, f.topic, (int32_t)i);
-        json_open(&w);
-        json_int_member(&w, "lastUpdateTimestamp", stats[i].last_ms);
-        json_int_member(&w, "maxOffset", stats[i].max);
-        json_int_member(&w, "minOffset", stats[i].min);
-        json_close(&w);
+        queue_key_write(door, &t.w, f.topic, (int32_t)i);
+        json_open(&t.w);
+        json_int_member(&t.w, "lastUpdateTimestamp", stats[i].last_ms);
+        json_int_member(&t.w, "maxOffset", stats[i].max);
+        json_int_member(&t.w, "minOffset", stats[i].min);
+        json_close(&t.w);
     }
-    json_close(&w);
-    json_key(&w, "topicPutTps");
-    json_put_real(&w, per_second);
-    json_close(&w);
-    answer_buf(rq, &body);
+    json_close(&t.w);
+    json_key(&t.w, "topicPutTps");
+    json_put_real(&t.w, per_second);
+    json_close(&t.w);
+    told_end(&t, rq, OK);
 }
 
 /* Names joined by semicolons; false: too many, or no memory. */
@@ -247,13 +261,11 @@ void admin_consume_stats(struct door *door, struct request *rq)
     double per_second;
     enum err err = broker_consume_stats(door->broker, f.group, topics, n_topics, f.topics.len > 0,
                                         rq->arena, &stats, &n, &per_second);
-    if (err) {
-        answer_fate(rq, err, NULL);
+    struct told t;
+    if (!told_begin(&t, rq, err, NULL))
         return;
-    }
-    struct buf body = buf_upto(BODY_MAX);
-    consume_stats_write(door, &(struct json_out){.buf = &body}, stats, n, per_second);
-    answer_buf(rq, &body);
+    consume_stats_write(door, &t.w, stats, n, per_second);
+    told_end(&t, rq, OK);
 }
 
 void admin_topic_groups(struct door *door, struct request *rq)
@@ -264,20 +276,17 @@ void admin_topic_groups(struct door *door, struct request *rq)
     struct bytes *groups;
     size_t n;
     enum err err = broker_topic_groups(door->broker, f.topic, rq->arena, &groups, &n);
-    if (err) {
-        answer_fate(rq, err, NULL);
+    struct told t;
+    if (!told_begin(&t, rq, err, NULL))
         return;
-    }
-    struct buf body = buf_upto(BODY_MAX);
-    struct json_out w = {.buf = &body};
-    json_open(&w);
-    json_key(&w, "groupList");
-    json_open_array(&w);
+    json_open(&t.w);
+    json_key(&t.w, "groupList");
+    json_open_array(&t.w);
     for (size_t i = 0; i < n; i++)
-        json_put_text(&w, groups[i]);
-    json_close_array(&w);
-    json_close(&w);
-    answer_buf(rq, &body);
+        json_put_text(&t.w, groups[i]);
+    json_close_array(&t.w);
+    json_close(&t.w);
+    told_end(&t, rq, OK);
 }
 
 void admin_reset(struct door *door, struct request *rq)

@@ -224,6 +224,15 @@ void consume_stats_write(const struct door *door, struct json_out *w,
                          const struct consume_stat *stats, size_t n, double per_second);
 /* A change has failed, or is answered once it is saved. */
 void answer_fate(const struct request *rq, enum err err, const struct fault *why);
+/* The answer of a handler that tells something, in JSON. False: asking the broker has failed, and
+ * that was the answer. */
+struct told {
+    struct buf body;
+    struct json_out w;
+};
+must_check bool told_begin(struct told *t, const struct request *rq, enum err err,
+                           const struct fault *why);
+void told_end(struct told *t, const struct request *rq, enum err err); /* of the telling */
 
 /* crowd.c */
 void subscription_write(struct json_out *w, const struct subscription *s);

@@ -71,29 +71,26 @@ void survey_time_span(struct door *door, struct request *rq)
     size_t n;
     struct fault why = {0};
     enum err err = broker_time_spans(door->broker, f.group, f.topic, rq->arena, &spans, &n, &why);
-    if (err) {
-        answer_fate(rq, err, &why);
+    struct told t;
+    if (!told_begin(&t, rq, err, &why))
         return;
-    }
-    struct buf body = buf_upto(BODY_MAX);
-    struct json_out w = {.buf = &body};
-    json_open(&w);
-    json_key(&w, "consumeTimeSpanSet");
-    json_open_array(&w);
+    json_open(&t.w);
+    json_key(&t.w, "consumeTimeSpanSet");
+    json_open_array(&t.w);
     for (size_t i = 0; i < n; i++) {
-        json_open(&w);
-        json_int_member(&w, "consumeTimeStamp", spans[i].consumed_ms);
-        json_int_member(&w, "delayTime", spans[i].delay_ms);
-        json_int_member(&w, "maxTimeStamp", spans[i].last_ms);
-        json_key(&w, "messageQueue");
+        json_open(&t.w);
+        json_int_member(&t.w, "consumeTimeStamp", spans[i].consumed_ms);
+        json_int_member(&t.w, "delayTime", spans[i].delay_ms);
+        json_int_member(&t.w, "maxTimeStamp", spans[i].last_ms);
+        json_key(&t.w, "messageQueue");
         queue_name_write(
-            &w, &(struct queue_name){f.topic, bytes_str(door->options.broker_name), (int32_t)i});
-        json_int_member(&w, "minTimeStamp", spans[i].first_ms);
-        json_close(&w);
+            &t.w, &(struct queue_name){f.topic, bytes_str(door->options.broker_name), (int32_t)i});
+        json_int_member(&t.w, "minTimeStamp", spans[i].first_ms);
+        json_close(&t.w);
     }
-    json_close_array(&w);
-    json_close(&w);
-    answer_buf(rq, &body);
+    json_close_array(&t.w);
+    json_close(&t.w);
+    told_end(&t, rq, OK);
 }
 
 static void producers_write(struct json_out *w, const struct connections *c)
@@ -118,15 +115,12 @@ void survey_producers(struct door *door, struct request *rq)
     struct bytes *groups;
     size_t n;
     enum err err = broker_producer_groups(door->broker, rq->arena, &groups, &n);
-    if (err) {
-        answer_fate(rq, err, NULL);
+    struct told t;
+    if (!told_begin(&t, rq, err, NULL))
         return;
-    }
-    struct buf body = buf_upto(BODY_MAX);
-    struct json_out w = {.buf = &body};
-    json_open(&w);
-    json_key(&w, "data");
-    json_open(&w);
+    json_open(&t.w);
+    json_key(&t.w, "data");
+    json_open(&t.w);
     for (size_t i = 0; !err && i < n; i++) {
         struct connections c;
         err = broker_connections(door->broker, groups[i], false, rq->arena, &c);
@@ -136,17 +130,12 @@ void survey_producers(struct door *door, struct request *rq)
         }
         if (err)
             break;
-        json_key_text(&w, groups[i]);
-        producers_write(&w, &c);
+        json_key_text(&t.w, groups[i]);
+        producers_write(&t.w, &c);
     }
-    json_close(&w);
-    json_close(&w);
-    if (!err) {
-        answer_buf(rq, &body);
-        return;
-    }
-    buf_clear(&body);
-    answer_fate(rq, err, NULL);
+    json_close(&t.w);
+    json_close(&t.w);
+    told_end(&t, rq, err);
 }
 
 /* ---- GET_BROKER_CONSUME_STATS ---- */
