@@ -54,6 +54,9 @@ struct vfs_calls {
     /* All n bytes; ERR_RANGE if the file ends before. */
     enum err (*read)(struct vfs_file *f, uint64_t at, void *into, size_t n, struct fault *why);
     enum err (*sync)(struct vfs_file *f, struct fault *why); /* fdatasync */
+    /* Brings some bytes to the disk, waits for them and forgets them in memory, but promises
+     * nothing: it leaves less to do for a later sync. */
+    enum err (*push)(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why);
     /* The first `size` bytes, read only, shared with writers; ERR_RANGE if the file is shorter.
      * When it is made shorter while it is mapped, the part that was cut off must not be touched. */
     enum err (*map)(struct vfs_file *f, uint64_t size, const uint8_t **out, struct fault *why);

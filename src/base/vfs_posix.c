@@ -213,6 +213,16 @@ static enum err posix_sync(struct vfs_file *f, struct fault *why)
     return OK;
 }
 
+static enum err posix_push(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why)
+{
+    const unsigned all =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    if (AGAIN(sync_file_range(f->fd, (off_t)at, (off_t)n, all)) < 0)
+        return fault_os(why, "writing out %s", f->name);
+    (void)posix_fadvise(f->fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED);
+    return OK;
+}
+
 /* The size is checked because a touch behind the end of the file would be a SIGBUS. */
 static enum err posix_map(struct vfs_file *f, uint64_t size, const uint8_t **out, struct fault *why)
 {
@@ -353,6 +363,7 @@ static const struct vfs_calls posix_calls = {
     .write = posix_write,
     .read = posix_read,
     .sync = posix_sync,
+    .push = posix_push,
     .map = posix_map,
     .unmap = posix_unmap,
     .lock = posix_lock,

@@ -135,6 +135,8 @@ static void writes_all_parts(void **state)
     assert_int_equal(v->calls->write(f, 0, parts, 1, NULL), OK); /* an empty one */
     check_content("a", buf_bytes(&wanted));
     assert_int_equal(v->calls->sync(f, NULL), OK);
+    assert_int_equal(v->calls->push(f, 0, 4096, NULL), OK); /* beyond its end is fine */
+    check_content("a", buf_bytes(&wanted));
     v->calls->close(f);
 }
 

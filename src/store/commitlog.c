@@ -200,6 +200,7 @@ static enum err next_file(struct store *store, uint64_t base)
     struct tail *tail = &store->tail;
     bool made = tail->ahead == base + store->log.file_size;
     tail->ahead = 0;
+    fill_close(&store->filler);
     if (store->log.first == store->log.end) {
         enum err err = made ? OK : segment_make_ahead(&store->cache, &store->log, base, NULL);
         return err ? err : segment_adopt(&store->cache, &store->log, base, &tail->seg, NULL);
@@ -207,27 +208,6 @@ static enum err next_file(struct store *store, uint64_t base)
     if (made && segment_adopt(&store->cache, &store->log, base, &tail->seg, NULL) == OK)
         return OK;
     return segment_make(&store->cache, &store->log, base, &tail->seg, NULL);
-}
-
-/* The keeper may meet an append here that makes the same file itself, so it neither empties nor
- * removes anything: whoever comes first, the file has its full size and what was written. */
-enum err log_make_ahead(struct store *store, struct fault *why)
-{
-    struct tail *tail = &store->tail;
-    room_enter(&tail->room);
-    uint64_t base = store->log.end, end = base + store->log.file_size;
-    bool there = tail->ahead == end;
-    room_leave(&tail->room);
-    if (there)
-        return OK;
-    enum err err = segment_make_ahead(&store->cache, &store->log, base, why);
-    if (err)
-        return err;
-    room_enter(&tail->room);
-    if (store->log.end == base)
-        tail->ahead = end;
-    room_leave(&tail->room);
-    return OK;
 }
 
 /* Room: tail. Makes tail->seg the file that contains `position`. */

@@ -26,7 +26,8 @@ struct life {
     uint64_t kept; /* so many were there after the life before */
 };
 
-static uint64_t promised; /* messages that had to be there, in all lives of a test */
+static uint64_t promised;    /* messages that had to be there, in all lives of a test */
+static unsigned long filled; /* pieces of log files that zeros were written to ahead */
 
 /* False: the power is gone. */
 static bool life_send(struct life *l)
@@ -150,6 +151,7 @@ static void seed_run(uint64_t seed, bool sync_flush)
         else
             house_crash(&l.h);
     }
+    filled += l.h.fault->pushes;
     house_clear(&l.h);
     free(l.log);
     free(l.end);
@@ -162,11 +164,13 @@ static void seeds_run(bool sync_flush)
     const char *only = getenv("TEST_SEED");
     uint64_t first = only ? strtoull(only, NULL, 0) : dice_seed_from_os() >> 20;
     print_message("# seeds from %llu on; one alone: TEST_SEED=...\n", (unsigned long long)first);
-    promised = 0;
+    promised = filled = 0;
     for (current_seed = first; current_seed < first + (only ? 1 : SEEDS); current_seed++)
         seed_run(current_seed, sync_flush);
-    print_message("# %llu messages had to be there\n", (unsigned long long)promised);
+    print_message("# %llu messages had to be there, %lu files were filled\n",
+                  (unsigned long long)promised, filled);
     assert_true(only || promised >= 10000);
+    assert_true(only || (filled > 0) == sync_flush);
 }
 
 static int say_seed(void **state)

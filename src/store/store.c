@@ -51,6 +51,7 @@ static struct store *store_new(const struct store_options *options)
     list_init(&store->tail.waits);
     store->tail.gathering.most_ns = GATHER_MOST_NS;
     room_init(&store->flusher.bell.room, "bell", ROOM_LEAF);
+    room_init(&store->filler.room, "filler", ROOM_LEAF);
     room_init(&store->derived.room, "derived", ROOM_DERIVED);
     list_init(&store->derived.dirty);
     list_init(&store->derived.shelves);
@@ -113,6 +114,7 @@ void store_abandon(struct store *store)
     room_clear(&store->tail.room);
     room_clear(&store->derived.room);
     room_clear(&store->flusher.bell.room);
+    room_clear(&store->filler.room);
     if (store->lock)
         store->vfs->calls->close(store->lock);
     free(store->tail.window.at);
@@ -162,6 +164,8 @@ enum err store_close(struct store *store, struct fault *why)
         err = clean_minima(store, why);
     if (!err)
         err = keys_close(store, why);
+    if (!err)
+        err = log_trim(store, why);
     if (!err)
         err = checkpoint_seal(store, why);
     if (!err)

@@ -1,10 +1,10 @@
 /* store_int.h - what the files of this folder share. Nobody outside includes it.
  *
  * From below: segment.c keeps files, open and mapped ones with a count, at most OPEN_FILES_MAX at a
- * time; commitlog.c owns the end of the log; position.c and flush.c the positions and who waits for
- * them; queue.c the queues, shelf.c their newest units; dispatch.c brings records into queues;
- * read.c reads; clean.c removes what is old; recover.c and checkpoint.c find out at the start where
- * everything ended.
+ * time; commitlog.c owns the end of the log, ahead.c the file behind it; position.c and flush.c the
+ * positions and who waits for them; queue.c the queues, shelf.c their newest units; dispatch.c
+ * brings records into queues; read.c reads; clean.c removes what is old; recover.c and checkpoint.c
+ * find out at the start where everything ended.
  */
 #ifndef STORE_STORE_INT_H
 #define STORE_STORE_INT_H
@@ -274,9 +274,6 @@ struct tail {
     struct gathering gathering;
 };
 
-/* Keeper only. Sees to it that the file behind the last one is there before it is needed. */
-must_check enum err log_make_ahead(struct store *store, struct fault *why);
-
 enum log_sight {
     SIGHT_RECORD, /* a whole record that belongs there */
     SIGHT_BLANK,  /* the file is over */
@@ -306,6 +303,27 @@ enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, u
 /* The CRC of a record covers its body alone. When the power goes, a sector with a part of its topic
  * or properties may be missing: then it reads as zeros, which neither of them has. */
 bool log_record_whole(const uint8_t *map, const struct record *record);
+
+/* ---- ahead.c: the log file behind the last one ---- */
+
+#define FILL_PIECE (256u << 10)
+
+/* Who writes zeros into it: see ahead.c. */
+struct filler {
+    struct room room; /* leaf */
+    bool open;        /* the file at `base` is nobody's yet */
+    uint64_t base;
+    uint64_t done; /* bytes of it are filled. Keeper only */
+};
+
+/* Keeper only. Sees to it that the file behind the last one is there before it is needed. */
+must_check enum err log_make_ahead(struct store *store, struct fault *why);
+/* Keeper only. Fills it a bit further, if that is of use. */
+void log_fill_ahead(struct store *store);
+/* Nobody appends or keeps any more. What was filled and is not used becomes as if it never was. */
+must_check enum err log_trim(struct store *store, struct fault *why);
+void fill_open(struct filler *f, uint64_t base); /* from now on it may be filled … */
+void fill_close(struct filler *f);               /* … and when this returns no more */
 
 /* ---- position.c, flush.c ---- */
 
@@ -499,6 +517,7 @@ struct store {
     struct positions positions;
     struct tail tail;
     struct flusher flusher;
+    struct filler filler;
     struct derived derived;
     struct index *index; /* NULL: none is kept */
     struct cleaner cleaner;

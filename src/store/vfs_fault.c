@@ -293,6 +293,17 @@ static enum err fault_sync(struct vfs_file *file, struct fault *why)
     return err;
 }
 
+/* Nothing is safe because of it. */
+static enum err fault_push(struct vfs_file *file, uint64_t at, uint64_t n, struct fault *why)
+{
+    struct vfs_fault *f = file->disk;
+    LOCKED(f);
+    f->pushes++;
+    enum err err = fails(f) ? failing(f, why) : OK;
+    UNLOCK(f);
+    return err ? err : f->below->calls->push(file->below, at, n, why);
+}
+
 static enum err fault_map(struct vfs_file *file, uint64_t size, const uint8_t **out,
                           struct fault *why)
 {
@@ -537,6 +548,7 @@ static const struct vfs_calls fault_calls = {
     .write = fault_write,
     .read = fault_read,
     .sync = fault_sync,
+    .push = fault_push,
     .map = fault_map,
     .unmap = fault_unmap,
     .lock = fault_lock,

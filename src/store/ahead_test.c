@@ -1,0 +1,320 @@
+/* The log file behind the last one, filled with zeros while that is written. That it is made at all
+ * is in commitlog_test, that a power loss takes nothing because of it in power_test.
+ */
+#include "store/test_house.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#define FILE_SIZE (4 * FILL_PIECE)
+
+/* The disk of a test, with something done at each write and push. */
+static struct {
+    struct vfs_calls calls;
+    const struct vfs_calls *below;
+    void (*at_write)(struct house *h, size_t size);
+    struct house *house;
+    int64_t push_ms; /* so long it takes, by the clock of the test */
+} disk;
+
+static enum err disk_write(struct vfs_file *f, uint64_t at, const struct iovec *parts, int n,
+                           struct fault *why)
+{
+    if (disk.at_write)
+        disk.at_write(disk.house, parts[0].iov_len);
+    return disk.below->write(f, at, parts, n, why);
+}
+
+static enum err disk_push(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why)
+{
+    clock_manual_advance(&disk.house->clock, disk.push_ms);
+    return disk.below->push(f, at, n, why);
+}
+
+static void open_house(struct house *h, uint64_t file_size)
+{
+    house_init(h, 1);
+    disk.below = h->fault->vfs.calls;
+    disk.calls = *disk.below;
+    disk.calls.write = disk_write;
+    disk.calls.push = disk_push;
+    disk.house = h;
+    disk.at_write = NULL;
+    disk.push_ms = 0;
+    h->fault->vfs.calls = &disk.calls;
+    h->options.log_file_size = file_size;
+    h->options.sync_flush = true;
+    house_must_open(h);
+}
+
+/* Sends until the log ends at `end` or later; returns the number of the next message. */
+static uint64_t send_upto(struct house *h, uint64_t n, uint64_t end)
+{
+    while (position_get(&h->store->positions.written) < end)
+        house_must_send(h, n++, 1);
+    return n;
+}
+
+static uint64_t blocks_of(const struct house *h, const char *path)
+{
+    char full[512];
+    struct stat s;
+    house_path(h, path, full);
+    assert_int_equal(stat(full, &s), 0);
+    return (uint64_t)s.st_blocks;
+}
+
+/* Blocks that the file behind the last one has on the disk. Whatever it has: all of it is zeros. */
+static uint64_t blocks_ahead(const struct house *h)
+{
+    char path[PATH_SIZE];
+    fileset_path(path, LOG_FOLDER, h->store->log.end);
+    assert_int_equal(house_size(h, path), h->options.log_file_size);
+    cleanup(free_at) uint8_t *all = NULL;
+    size_t len;
+    assert_int_equal(vfs_read_all(h->disk, path, h->options.log_file_size, &all, &len, NULL), OK);
+    assert_int_equal(all[0], 0);
+    assert_memory_equal(all, all + 1, len - 1);
+    return blocks_of(h, path);
+}
+
+static void everything_is_there(struct house *h, uint64_t n)
+{
+    (void)store_flush_turn(h->store);
+    house_dispatch(h);
+    assert_int_equal(house_read_all(h, NULL, 0), n);
+    house_must_close(h);
+    house_must_open(h);
+    assert_int_equal(house_read_all(h, NULL, 0), n);
+    house_must_close(h);
+    house_clear(h);
+}
+
+/* An empty log has nothing filled, one that grows the more the fuller its last file is, and what is
+ * filled once is not filled again. */
+static void fills_as_far_as_the_last_file_is_used(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h, FILE_SIZE);
+    store_keep_turn(h.store);
+    assert_int_equal(blocks_ahead(&h), 0);
+    uint64_t n = send_upto(&h, 0, FILL_PIECE / 4);
+    store_keep_turn(h.store);
+    assert_int_equal(blocks_ahead(&h), 0);
+    assert_int_equal(h.fault->pushes, 0);
+
+    for (unsigned pieces = 1; pieces <= 4; pieces++) {
+        n = send_upto(&h, n, pieces * FILL_PIECE / 2);
+        store_keep_turn(h.store);
+        assert_int_equal(h.fault->pushes, pieces);
+        assert_int_equal(blocks_ahead(&h), pieces * FILL_PIECE / 512);
+    }
+    unsigned long operations = h.fault->operations;
+    store_keep_turn(h.store);
+    assert_int_equal(h.fault->operations, operations);
+    everything_is_there(&h, n);
+}
+
+/* A clean stop leaves no block without records, and the log as it was. */
+static void a_clean_stop_gives_back_what_was_filled(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h, FILE_SIZE);
+    store_keep_turn(h.store);
+    uint64_t n = send_upto(&h, 0, FILE_SIZE * 3 / 4);
+    store_keep_turn(h.store);
+    n = send_upto(&h, n, FILE_SIZE + 1); /* into a file that is full of zeros */
+    store_keep_turn(h.store);
+    char last[PATH_SIZE], ahead[PATH_SIZE];
+    fileset_path(last, LOG_FOLDER, FILE_SIZE);
+    fileset_path(ahead, LOG_FOLDER, 2 * FILE_SIZE);
+    assert_true(blocks_of(&h, last) >= FILE_SIZE / 512);
+    assert_true(house_has(&h, ahead));
+
+    (void)store_flush_turn(h.store);
+    house_must_close(&h);
+    assert_int_equal(house_size(&h, last), FILE_SIZE);
+    assert_true(blocks_of(&h, last) < FILL_PIECE / 512);
+    assert_false(house_has(&h, ahead));
+    house_must_open(&h);
+    assert_true(h.report.clean);
+    house_must_send(&h, n++, 1);
+    everything_is_there(&h, n);
+}
+
+/* When nobody waits for syncs it would be work for nothing, and on a disk that is nearly full it
+ * would take the room that is left. */
+static void fills_nothing_without_need(void **state)
+{
+    (void)state;
+    for (int why = 0; why < 2; why++) {
+        struct house h;
+        open_house(&h, FILE_SIZE);
+        uint64_t n = send_upto(&h, 0, FILL_PIECE);
+        if (why == 0)
+            h.store->options.sync_flush = false;
+        else
+            atomic_store(&h.store->cleaner.full, 91);
+        store_keep_turn(h.store);
+        assert_int_equal(blocks_ahead(&h), 0);
+        h.store->options.sync_flush = true;
+        atomic_store(&h.store->cleaner.full, 0);
+        store_keep_turn(h.store);
+        assert_true(blocks_ahead(&h) > 0);
+        everything_is_there(&h, n);
+    }
+}
+
+/* A piece that takes long is the only one of its turn. */
+static void leaves_a_slow_disk_alone(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h, FILE_SIZE);
+    uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+    disk.push_ms = 3;
+    for (unsigned turns = 1; turns <= 4; turns++) {
+        store_keep_turn(h.store);
+        assert_int_equal(h.fault->pushes, turns);
+    }
+    everything_is_there(&h, n);
+}
+
+/* Whichever operation fails, and once or from then on: nobody is told, since nothing is lost, and
+ * the blocks that were taken are given back. The log goes on in that file or in one made anew. */
+static void a_disk_that_fails_costs_only_speed(void **state)
+{
+    (void)state;
+    static const enum err errs[] = {ERR_DISK_FULL, ERR_IO, ERR_BUSY};
+    for (unsigned long at = 1; at <= 12; at++) {
+        struct house h;
+        open_house(&h, FILE_SIZE);
+        store_keep_turn(h.store);
+        uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+        store_keep_turn(h.store);
+        n = send_upto(&h, n, FILE_SIZE + 1);
+        store_keep_turn(h.store); /* the file behind is made … */
+        n = send_upto(&h, n, FILE_SIZE * 3 / 2 + 1);
+        vfs_fault_plan(h.fault, at, at % 2 ? ULONG_MAX : 1, errs[at % 3]);
+        store_keep_turn(h.store); /* … and filled: open, four times write and push */
+        bool failed = h.fault->operations >= at;
+        assert_int_equal(failed, at <= 9);
+        vfs_fault_plan(h.fault, 0, 0, OK);
+        assert_int_equal(store_state(h.store, NULL), OK);
+        if (failed && at % 2 == 0)
+            assert_int_equal(blocks_ahead(&h), 0);
+        store_keep_turn(h.store);
+        n = send_upto(&h, n, FILE_SIZE * 2 + 1);
+        everything_is_there(&h, n);
+    }
+}
+
+/* ---- zeros and records ---- */
+
+static struct {
+    struct house *house;
+    atomic_bool go, done;
+} taker;
+
+/* Takes the file that is just being filled. */
+static void *take_it(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&taker.go))
+        (void)sched_yield();
+    struct stored out;
+    uint64_t end;
+    invariant(house_send(taker.house, 1000000, 1, &out, &end) == OK);
+    atomic_store(&taker.done, true);
+    return NULL;
+}
+
+/* In the midst of a piece: whoever wants the file has the time to take it, if it can. */
+static void let_it_be_taken(struct house *h, size_t size)
+{
+    if (size != FILL_PIECE || atomic_load(&taker.go))
+        return;
+    atomic_store(&taker.go, true);
+    for (int i = 0; i < 2000 && !atomic_load(&taker.done); i++)
+        (void)sched_yield();
+    assert_false(atomic_load(&taker.done));
+    assert_int_equal(h->store->log.end, FILE_SIZE);
+}
+
+/* An append that needs the file while a piece is written into it comes after the piece: else the
+ * zeros would come over its record. The rest of the file is not filled then. */
+static void no_record_comes_under_the_zeros(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h, FILE_SIZE);
+    store_keep_turn(h.store);
+    uint64_t n = 0;
+    struct message_room room;
+    for (;;) { /* until the next one does not fit */
+        struct draft d = house_message(&h, 1000000, &room);
+        uint64_t left = FILE_SIZE - position_get(&h.store->positions.written);
+        if (h.store->log.end && left < d.body.len + d.props.len + 200)
+            break;
+        house_must_send(&h, n++, 1);
+    }
+    assert_int_equal(h.store->log.end, FILE_SIZE);
+    taker.house = &h;
+    atomic_store(&taker.go, false);
+    atomic_store(&taker.done, false);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, take_it, NULL), 0);
+    disk.at_write = let_it_be_taken;
+    store_keep_turn(h.store); /* makes the file, and fills it */
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(h.store->log.end, 2 * FILE_SIZE);
+    everything_is_there(&h, n + 1);
+}
+
+#define RACE_MESSAGES 3000
+
+static void *keep_keeping(void *user)
+{
+    struct house *h = user;
+    while (!atomic_load(&taker.done))
+        store_keep_turn(h->store);
+    return NULL;
+}
+
+/* The same by chance, over some hundred files. */
+static void files_are_filled_beside_appends(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h, 32u << 10);
+    atomic_store(&taker.done, false);
+    pthread_t keeper;
+    assert_int_equal(pthread_create(&keeper, NULL, keep_keeping, &h), 0);
+    for (uint64_t n = 0; n < RACE_MESSAGES; n += 4) {
+        house_must_send(&h, n, 4);
+        (void)store_flush_turn(h.store);
+    }
+    atomic_store(&taker.done, true);
+    assert_int_equal(pthread_join(keeper, NULL), 0);
+    print_message("# %lu files of %llu were filled\n", h.fault->pushes,
+                  (unsigned long long)(h.store->log.end / h.options.log_file_size));
+    everything_is_there(&h, RACE_MESSAGES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fills_as_far_as_the_last_file_is_used),
+        cmocka_unit_test(a_clean_stop_gives_back_what_was_filled),
+        cmocka_unit_test(fills_nothing_without_need),
+        cmocka_unit_test(leaves_a_slow_disk_alone),
+        cmocka_unit_test(a_disk_that_fails_costs_only_speed),
+        cmocka_unit_test(no_record_comes_under_the_zeros),
+        cmocka_unit_test(files_are_filled_beside_appends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
