@@ -4,7 +4,8 @@
  * daemon does: CRC, append, dispatch into 8 queues and the index, flusher and keeper beside it. The
  * bare loop copies records of the same size into a mapped file whose blocks are allocated, and
  * computes the same CRC. Both write to pages that are new, since a log never writes elsewhere;
- * what the bare loop does with pages that are there already is shown as well.
+ * what the bare loop does with pages that are there already is shown as well. Two threads that
+ * append to one store are compared with one in short rounds of their own.
  *
  * Flush: 8 groups of 32 in flight, each appended again as soon as it is confirmed. The bare loop
  * writes 256 records at the end of a file and calls fdatasync. What counts is a store that has been
@@ -35,6 +36,8 @@
 #define APPEND_ROUNDS   11
 #define APPEND_MESSAGES 65536u /* a round; 77 MiB */
 #define APPEND_PERCENT  60
+#define TWO_ROUNDS      31
+#define TWO_MESSAGES    32768u
 #define TWO_PERCENT     100
 #define RECORD_MAX      1280u
 
@@ -144,7 +147,7 @@ static struct pace ours_append(struct appender *a, unsigned threads, size_t mess
     return (struct pace){billions / (double)spent, billions / (double)cpu};
 }
 
-enum append_way { WAY_FRESH, WAY_WARM, WAY_BATCH, WAY_SINGLE, WAY_TWO, WAYS };
+enum append_way { WAY_FRESH, WAY_WARM, WAY_BATCH, WAY_SINGLE, WAYS };
 
 static void append_round(const char *folder, struct appender *two, struct pace pace[WAYS])
 {
@@ -156,8 +159,6 @@ static void append_round(const char *folder, struct appender *two, struct pace p
     bare_drop(&file);
     disk_settle(folder);
     pace[WAY_BATCH] = ours_append(two, 1, APPEND_MESSAGES, BATCH);
-    disk_settle(folder);
-    pace[WAY_TWO] = ours_append(two, 2, APPEND_MESSAGES, BATCH);
     disk_settle(folder);
     pace[WAY_SINGLE] = ours_append(two, 1, APPEND_MESSAGES / 4, 1);
 }
@@ -177,7 +178,7 @@ static void append_tell(struct pace paces[][WAYS])
 {
     static const char *const names[WAYS] = {"bare copy and CRC, new pages",
                                             "bare copy and CRC, warm pages", "batches of 32",
-                                            "one by one", "batches of 32, two threads"};
+                                            "one by one"};
     for (int way = 0; way < WAYS; way++) {
         double wall[APPEND_ROUNDS], cpu[APPEND_ROUNDS];
         for (int i = 0; i < APPEND_ROUNDS; i++) {
@@ -190,14 +191,34 @@ static void append_tell(struct pace paces[][WAYS])
     }
     struct pace one = percent_of(paces, WAY_BATCH, WAY_FRESH);
     struct pace warm = percent_of(paces, WAY_BATCH, WAY_WARM);
-    struct pace both = percent_of(paces, WAY_TWO, WAY_BATCH);
     printf("store: append of 32: by throughput %.0f %%, by CPU %.0f %%; on warm pages %.0f %%\n",
            one.wall, one.cpu, warm.wall);
     double worse = one.wall < one.cpu ? one.wall : one.cpu;
     judge(worse >= APPEND_PERCENT, "append of 32: %.0f %% of the bare loop (target %d %%)", worse,
           APPEND_PERCENT);
-    judge(both.wall >= TWO_PERCENT, "append by two threads: %.0f %% of one (target %d %%)",
-          both.wall, TWO_PERCENT);
+}
+
+/* One thread and two in turn, each first in every other round. */
+static void two_measure(const char *folder, struct appender *two)
+{
+    double percent[TWO_ROUNDS], cpu[TWO_ROUNDS];
+    for (unsigned round = 0; round < TWO_ROUNDS; round++) {
+        struct pace pace[2];
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned second = (round + i) % 2;
+            disk_settle(folder);
+            pace[second] = ours_append(two, 1 + second, TWO_MESSAGES, BATCH);
+        }
+        percent[round] = 100 * pace[1].wall / pace[0].wall;
+        cpu[round] = 100 * pace[0].cpu / pace[1].cpu;
+    }
+    double result = median(percent, TWO_ROUNDS);
+    printf("store: append by two threads: %.0f to %.0f %% of one (quartiles of %d), %.0f %% of the "
+           "CPU a message\n",
+           percent[TWO_ROUNDS / 4], percent[TWO_ROUNDS * 3 / 4], TWO_ROUNDS,
+           median(cpu, TWO_ROUNDS));
+    judge(result >= TWO_PERCENT, "append by two threads: %.0f %% of one (target %d %%)", result,
+          TWO_PERCENT);
 }
 
 bool bench_append(void *folder)
@@ -215,12 +236,12 @@ bool bench_append(void *folder)
     batch_fill(&two[0].batch, 128u << 20); /* the index's table is touched by then */
     for (int round = 0; round < APPEND_ROUNDS; round++)
         append_round(folder, two, paces[round]);
+    append_tell(paces);
+    two_measure(folder, two);
     rig_stop(&rig);
     rig_close(&rig);
     rig_clear(&rig);
     remove_all(inside);
-
-    append_tell(paces);
     return all_passed();
 }
 

@@ -2,7 +2,11 @@
 #include "base/err.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <time.h>
+
+#define SOON_NS    25000 /* two changes of thread, one of them on a core that sleeps */
+#define SOON_PAUSE 10    /* between two tries, so that the key's cache line is left alone */
 
 /* The ranks this thread is inside of, one bit each. */
 static _Thread_local unsigned inside;
@@ -49,6 +53,36 @@ void room_enter(struct room *r)
     check_rank(r);
     invariant(pthread_mutex_lock(&r->key) == 0);
     entered(r);
+}
+
+static uint64_t monotonic_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void pause_shortly(void)
+{
+    for (int i = 0; i < SOON_PAUSE; i++) {
+#ifdef __x86_64__
+        __builtin_ia32_pause();
+#else
+        atomic_signal_fence(memory_order_seq_cst);
+#endif
+    }
+}
+
+void room_enter_soon(struct room *r)
+{
+    if (room_try(r))
+        return;
+    for (uint64_t until = monotonic_ns() + SOON_NS; monotonic_ns() < until;) {
+        pause_shortly();
+        if (room_try(r))
+            return;
+    }
+    room_enter(r);
 }
 
 bool room_try(struct room *r)

@@ -4,6 +4,7 @@
 #include "base/test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -115,6 +116,58 @@ static void only_one_is_inside(void **state)
     assert_true(another_thread_gets_in());
 }
 
+static unsigned inside, met, visits;
+
+static void *visit_often(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 20000; i++) {
+        room_enter_soon(&core);
+        met += inside++ != 0;
+        visits++;
+        inside--;
+        room_leave(&core);
+    }
+    return NULL;
+}
+
+static void only_one_is_inside_however_many_want_to_be_soon(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    met = visits = 0;
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, visit_often, NULL), 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(met, 0);
+    assert_int_equal(visits, 3 * 20000);
+}
+
+static void *visit_once(void *got)
+{
+    room_enter_soon(&core);
+    *(bool *)got = true;
+    room_leave(&core);
+    return NULL;
+}
+
+/* It is no shorter wait than another: who wants to be in soon comes in when the room is free. */
+static void soon_may_be_long(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    bool got = false;
+    room_enter(&core);
+    assert_int_equal(pthread_create(&thread, NULL, visit_once, &got), 0);
+    for (int i = 0; i < 5000; i++) /* time to go to sleep, if it is quick; nothing depends on it */
+        (void)sched_yield();
+    assert_false(got);
+    room_leave(&core);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(got);
+}
+
 static void *bring_news(void *news)
 {
     room_enter(&core);
@@ -147,6 +200,8 @@ int main(void)
         CASE(a_broken_rule_stops_the_process),
         CASE(rooms_are_entered_in_rising_rank),
         CASE(only_one_is_inside),
+        CASE(only_one_is_inside_however_many_want_to_be_soon),
+        CASE(soon_may_be_long),
         CASE(waits_for_news),
     };
     return cmocka_run_group_tests_name("room", tests, NULL, NULL);

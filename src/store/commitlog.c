@@ -46,7 +46,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
                       uint64_t *end)
 {
     struct tail *tail = &store->tail;
-    room_enter(&tail->room);
+    room_enter_soon(&tail->room);
     enum err err = OK;
     if (store_failed(store))
         err = ERR_READ_ONLY;
