@@ -88,9 +88,10 @@ def read_log(daemon, position, size):
 class Watched:
     """A daemon with every call on its CommitLog written down."""
 
-    def __init__(self):
+    def __init__(self, **settings):
         self.calls = os.path.join(process.temp_folder(), "calls")
-        self.daemon = daemons.Daemon(settings=SMALL, env={**module("WATCH_LOG_MODULE"), "WATCH_LOG": self.calls})
+        self.daemon = daemons.Daemon(settings={**SMALL, **settings},
+                                     env={**module("WATCH_LOG_MODULE"), "WATCH_LOG": self.calls})
 
     def __enter__(self):
         tap.watch(self.daemon)
@@ -120,9 +121,24 @@ def _():
                       (body, n % 4, int(answer.ext["queueOffset"])), "record at the promised place")
 
 
-@tap.test("ST-2 under load the log is written by appending only: every record once, one behind the other")
-def _():
-    with Watched() as watched:
+def check_appends(writes, size):
+    """Records stand one behind the other, and zeros alone go only into files that have none yet. Where the log ends, and
+    how often zeros were written."""
+    end, zeros = 0, 0
+    for position, length in writes:
+        file_end = -(-end // size) * size
+        if length == 0:
+            tap.check(position >= file_end, "zeros at %d, where the log ended at %d" % (position, end))
+            zeros += 1
+            continue
+        blank = end > 0 and position == file_end  # what a file's last record left over
+        tap.check(position == end or blank, "write at %d, where the log ended at %d" % (position, end))
+        end = position + length
+    return end, zeros
+
+
+def appending_only(flush):
+    with Watched(flushDiskType=flush) as watched:
         daemon, size = watched.daemon, SMALL["mappedFileSizeCommitLog"]
         answers = send_many(daemon.broker, "Appended", 3000, 1500, KEYS="k")
         with r.Client(daemon.broker) as client:
@@ -132,17 +148,26 @@ def _():
             ways = {line.split()[1] for line in source if "/commitlog/" in line}
         tap.equal(ways, {"r--s"}, "rights of the log's mappings")
 
-        end = 0
-        for position, length in watched.seen("w"):
-            blank = end > 0 and position % size == 0 and position - end < size  # what a file's last record left over
-            tap.check(position == end or blank, "write at %d, where the log ended at %d" % (position, end))
-            end = position + length
+        if flush == "SYNC_FLUSH":  # the last file is more than half full, so the next is filled if none was before
+            process.wait_until(lambda: check_appends(watched.seen("w"), size)[1] > 0, 10, "a file filled ahead")
+        end, zeros = check_appends(watched.seen("w"), size)
+        tap.equal(zeros > 0, flush == "SYNC_FLUSH", "files were filled ahead")
         last = max(position_of(answer) for answer, _ in answers)
         tap.check(last + 1500 < end and last > 4 * size, "the log ends at %d, its last record is at %d" % (end, last))
         tap.equal({length for _, length in watched.seen("t")}, {size}, "sizes files were made with")
         found = set(os.listdir(daemon.folder)) - {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort",
                                                   "lock", "namesrv"}
         tap.equal(found, set(), "anything but plain files")
+
+
+@tap.test("ST-2 under load the log is written by appending only: every record once, one behind the other")
+def _():
+    appending_only("ASYNC_FLUSH")
+
+
+@tap.test("ST-2 the same with SYNC_FLUSH, which writes zeros ahead: never into a file that has records")
+def _():
+    appending_only("SYNC_FLUSH")
 
 
 @tap.test("ST-3 a backlog is pulled without one byte of the log read into user space")
