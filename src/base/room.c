@@ -73,18 +73,6 @@ static void pause_shortly(void)
     }
 }
 
-void room_enter_soon(struct room *r)
-{
-    if (room_try(r))
-        return;
-    for (uint64_t until = monotonic_ns() + SOON_NS; monotonic_ns() < until;) {
-        pause_shortly();
-        if (room_try(r))
-            return;
-    }
-    room_enter(r);
-}
-
 bool room_try(struct room *r)
 {
     check_rank(r);
@@ -94,6 +82,24 @@ bool room_try(struct room *r)
         return false;
     entered(r);
     return true;
+}
+
+bool room_try_soon(struct room *r)
+{
+    if (room_try(r))
+        return true;
+    for (uint64_t until = monotonic_ns() + SOON_NS; monotonic_ns() < until;) {
+        pause_shortly();
+        if (room_try(r))
+            return true;
+    }
+    return false;
+}
+
+void room_enter_soon(struct room *r)
+{
+    if (!room_try_soon(r))
+        room_enter(r);
 }
 
 void room_leave(struct room *r)

@@ -36,10 +36,11 @@ struct room {
 void room_init(struct room *r, const char *name, enum room_rank rank);
 void room_clear(struct room *r);
 void room_enter(struct room *r);
-/* The same for a room that is in much use but never for long: first tries for as long as it would
- * cost to sleep and be woken. */
-void room_enter_soon(struct room *r);
 bool room_try(struct room *r); /* false at once when somebody is inside */
+/* The same for a room that is in much use but never for long: they try for as long as it would cost
+ * to sleep and be woken, before the one sleeps and the other is false. */
+void room_enter_soon(struct room *r);
+bool room_try_soon(struct room *r);
 void room_leave(struct room *r);
 void room_held(const struct room *r); /* invariant: the calling thread is inside */
 

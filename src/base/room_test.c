@@ -89,31 +89,35 @@ static void rooms_are_entered_in_rising_rank(void **state)
     room_leave(&tail);
 }
 
-static void *try_core(void *got)
+struct attempt {
+    bool soon, got;
+};
+
+static void *try_core(void *user)
 {
-    bool entered = room_try(&core);
-    if (entered)
+    struct attempt *a = user;
+    a->got = a->soon ? room_try_soon(&core) : room_try(&core);
+    if (a->got)
         room_leave(&core);
-    *(bool *)got = entered;
     return NULL;
 }
 
-static bool another_thread_gets_in(void)
+static bool another_thread_gets_in(bool soon)
 {
     pthread_t thread;
-    bool got = false;
-    assert_int_equal(pthread_create(&thread, NULL, try_core, &got), 0);
+    struct attempt a = {.soon = soon};
+    assert_int_equal(pthread_create(&thread, NULL, try_core, &a), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    return got;
+    return a.got;
 }
 
 static void only_one_is_inside(void **state)
 {
     (void)state;
     room_enter(&core);
-    assert_false(another_thread_gets_in());
+    assert_false(another_thread_gets_in(false));
     room_leave(&core);
-    assert_true(another_thread_gets_in());
+    assert_true(another_thread_gets_in(false));
 }
 
 static unsigned inside, met, visits;
@@ -159,6 +163,7 @@ static void soon_may_be_long(void **state)
     pthread_t thread;
     bool got = false;
     room_enter(&core);
+    assert_false(another_thread_gets_in(true));
     assert_int_equal(pthread_create(&thread, NULL, visit_once, &got), 0);
     for (int i = 0; i < 5000; i++) /* time to go to sleep, if it is quick; nothing depends on it */
         (void)sched_yield();
@@ -166,6 +171,7 @@ static void soon_may_be_long(void **state)
     room_leave(&core);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(got);
+    assert_true(another_thread_gets_in(true));
 }
 
 static void *bring_news(void *news)

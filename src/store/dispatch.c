@@ -86,12 +86,13 @@ size_t store_dispatch_turn(struct store *store, struct arrival *out)
 
 /* ---- reading the log ---- */
 
-/* Takes the newest part of the log from the tail, if `at` is in it. Not when somebody appends just
- * now: rather look into the file than wait. */
+/* Takes the newest part of the log from the tail, if `at` is in it. Who appends just now is soon
+ * done; if not, rather look into the file than wait. Not before: a page that is being written has
+ * its reader sleep, and its writer wake it. */
 static void window_take(struct store *store, uint64_t at)
 {
     struct window *mine = &store->derived.window, *theirs = &store->tail.window;
-    if (window_has(mine, at) || !room_try(&store->tail.room))
+    if (window_has(mine, at) || !room_try_soon(&store->tail.room))
         return;
     if (window_has(theirs, at)) {
         struct window taken = *theirs;
