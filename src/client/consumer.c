@@ -79,7 +79,7 @@ static void consumer_empty(struct omq_consumer *consumer)
     free(take(&consumer->rooms));
     free(take(&consumer->config_queues));
     local_close(take(&consumer->local));
-    exact_drop(take(&consumer->exact));
+    exact_leave(take(&consumer->exact));
 }
 
 void consumers_free(struct omq_client *client)

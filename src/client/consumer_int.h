@@ -301,7 +301,8 @@ void consumers_changed(struct omq_client *client, struct bytes group); /* loop, 
 
 must_check int exact_open(struct omq_consumer *consumer, const struct once_options *options,
                           struct omq_error *why);
-void exact_drop(struct exact *exact); /* the last one to drop it closes it */
+void exact_drop(struct exact *exact);  /* the last one to drop it closes it */
+void exact_leave(struct exact *exact); /* the same, for the consumer: it logs nothing any more */
 struct exact *exact_hold(struct exact *exact);
 bool exact_by_offset(
     const struct exact *exact); /* places in the database count, not the broker's */

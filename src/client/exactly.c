@@ -17,6 +17,7 @@
 #include "once.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define NO_MEMORY_PAUSE_MS 1000
@@ -24,8 +25,13 @@
 struct exact {
     struct counted counted;
     struct once *once;
-    struct omq_client *client;
     int mode;
+    struct omq_client *client; /* for who knows that the consumer is open */
+    /* For the others: a handler that was left behind comes here when both are gone. */
+    struct clock *clock;
+    void (*log)(void *user, int level, const char *line);
+    void *user;
+    atomic_bool quiet; /* nobody is to hear of it any more */
 };
 
 static_assert(sizeof(struct omq_property) == sizeof(struct once_property) &&
@@ -54,14 +60,26 @@ void exact_drop(struct exact *exact)
         counted_drop(&exact->counted);
 }
 
+void exact_leave(struct exact *exact)
+{
+    if (exact)
+        atomic_store(&exact->quiet, true);
+    exact_drop(exact);
+}
+
 bool exact_by_offset(const struct exact *exact)
 {
     return exact && exact->mode == ONCE_OFFSET;
 }
 
-static void log_line(void *client, int level, const char *line)
+static void log_line(void *user, int level, const char *line)
 {
-    client_log(client, level, "once: %s", line); /* the levels are the same */
+    const struct exact *exact = user;
+    char text[1024];
+    if (!exact->log || atomic_load(&exact->quiet))
+        return;
+    (void)snprintf(text, sizeof text, "once: %s", line);
+    exact->log(exact->user, level, text); /* the levels are the same */
 }
 
 /* From the first delivery to the last retry. */
@@ -82,13 +100,17 @@ int exact_open(struct omq_consumer *consumer, const struct once_options *options
     struct exact *exact = calloc(1, sizeof *exact);
     if (!exact)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for consumer %s", consumer->group);
+    exact->client = consumer->client;
+    exact->clock = consumer->client->clock;
+    exact->log = consumer->client->options.log;
+    exact->user = consumer->client->options.user;
     with.group = with.group ? with.group : consumer->group;
     if (!with.ladder_ms && !o->ordered)
         with.ladder_ms = whole_ladder_ms(o->max_attempts);
     with.takeover = with.takeover || o->ordered;
     if (!with.log) {
         with.log = log_line;
-        with.user = consumer->client;
+        with.user = exact;
     }
     if (with.mode == ONCE_OFFSET && (!o->handle || o->pop)) {
         free(exact);
@@ -104,7 +126,6 @@ int exact_open(struct omq_consumer *consumer, const struct once_options *options
                         "consumer %s: once: %s", consumer->group, error.text);
     }
     counted_init(&exact->counted, exact_release);
-    exact->client = consumer->client;
     exact->mode = with.mode;
     consumer->exact = exact;
     o->once = NULL; /* the application's */
@@ -145,8 +166,7 @@ static struct once_message message_of(const struct omq_batch *batch, const struc
 static void rest(const struct omq_batch *batch, struct held *held, int64_t ms)
 {
     held->outcome = OUTCOME_LATER;
-    held->rest_ns =
-        clock_ns(batch->consumer->client->clock) + (uint64_t)(ms > 0 ? ms : 0) * 1000000;
+    held->rest_ns = clock_ns(batch->exact->clock) + (uint64_t)(ms > 0 ? ms : 0) * 1000000;
 }
 
 static void follow(const struct omq_batch *batch, struct held *held,

@@ -116,6 +116,19 @@ def _():
     end(one)
 
 
+@tap.test("memcheck: one that asks libonce, and comes back when consumer and client are gone, touches nothing of theirs")
+def _():
+    one, topic = start("later"), unique("CheckLater")
+    one.call("producer", timeout=60, name="p", group="g", timeout_ms=20000)
+    one.call("send", timeout=60, name="p", messages=[puppet.message(topic, "hang", keys=["k"])])
+    one.call("consumer", timeout=60, name="c", group=unique("checklater"), topic=topic, from_="first", hang_at="hang",
+             close_ms=100, once="memory:")
+    one.wait_messages("c", 1, 60)
+    one.call("stop", timeout=60, name="c")
+    one.call("release", timeout=60)
+    end(one)
+
+
 @tap.test("a program that opens and closes consumers and readers all day does not grow")
 def _():
     with Daemon() as daemon:

@@ -1,6 +1,8 @@
 /* puppet_consume.c - what a test makes a consumer or a reader do. */
 #include "puppet.h"
 
+#include "once.h"
+
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -217,6 +219,8 @@ static int play_consumer(struct command *c)
         .nearby_share = (int)arg_int(a, "nearby_share"),
         .hash_nodes = (int)arg_int(a, "hash_nodes"),
     };
+    const struct once_options once = {.store = arg_text(a, "once", c->arena)};
+    o.once = once.store ? &once : NULL;
     o.config_queues = queues_of(c, "config_queues", &o.n_config_queues);
     o.start = start_of(c, &o.start_ms);
     struct omq_consumer *consumer;
