@@ -110,7 +110,7 @@ static size_t n_tests;
 static void add_cases(const struct suite_case *cases, struct rig *rig)
 {
     for (; cases->name; cases++) {
-        char *name;
+        char *name = NULL;
         if (!(cases->modes & 1u << rig->mode))
             continue;
         assert_true(n_tests < CASES_MAX &&
