@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define SOON_NS    25000 /* two changes of thread, one of them on a core that sleeps */
+#define SOON_NS    25000 /* half of it is too little for two that append, twice is no better */
 #define SOON_PAUSE 10    /* between two tries, so that the key's cache line is left alone */
 
 /* The ranks this thread is inside of, one bit each. */
