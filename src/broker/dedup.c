@@ -340,7 +340,7 @@ void dedup_begin(struct desk *desk, struct produce *requests, size_t n, uint64_t
     struct turn t = {.desk = desk, .requests = requests, .d = d};
     if (desk->by_property)
         properties_look(desk, requests, n);
-    room_enter(&d->room);
+    room_enter_soon(&d->room); /* it is held over the append, so as long as the tail's key */
     d->now_ms = dedup_now_ms(desk->broker);
     dedup_age(d, d->now_ms);
     enum err full = dedup_table_reserve(&d->table, desk->n);
