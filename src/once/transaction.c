@@ -16,7 +16,6 @@
 #define CONFLICT_MS 200
 #define BUSY_MS     1000
 #define FRESH_TRIES 6 /* idle connections that may all be dead, and a new one */
-#define TAKE_TRIES  5
 
 /* ---- begin ---- */
 
@@ -334,6 +333,18 @@ static enum err take_place(struct once *once, struct place *place, struct fault 
     return err;
 }
 
+/* Again within wait_ms, if it can be. */
+static enum err take_patiently(struct once *once, struct place *place, struct fault *why)
+{
+    uint64_t until_ns = wait_now_ns() + (uint64_t)once->with.wait_ms * NS_PER_MS;
+    enum err err = take_place(once, place, why);
+    while ((err == ERR_BUSY || err == ERR_IO) && wait_now_ns() < until_ns) {
+        wait_ns((uint64_t)about_ms(CONFLICT_MS) * NS_PER_MS);
+        err = take_place(once, place, why);
+    }
+    return err;
+}
+
 int once_queue_take(struct once *once, const char *topic, const char *broker, int queue,
                     int64_t first, int64_t *start, struct once_error *why)
 {
@@ -347,15 +358,8 @@ int once_queue_take(struct once *once, const char *topic, const char *broker, in
     struct place place = {.name = name, .offset = first};
     struct fault fault = {0};
     enum err err = place_id(once, topic, broker, queue, place.id);
-    for (int tries = 0; err == OK && tries < TAKE_TRIES; tries++) {
-        err = take_place(once, &place, &fault);
-        if (err != ERR_BUSY && err != ERR_IO)
-            break;
-        if (tries + 1 < TAKE_TRIES) {
-            err = OK;
-            wait_ns((uint64_t)about_ms(CONFLICT_MS) * NS_PER_MS);
-        }
-    }
+    if (err == OK)
+        err = take_patiently(once, &place, &fault);
     store_note(once, err, &fault);
     if (err == OK)
         err = epoch_keep(once, &place);
