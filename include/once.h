@@ -118,6 +118,7 @@ struct once_options {
      *     memory:                        this process only; for tests, and for one process
      *     sqlite:FILE                    one machine; no server. Default: sqlite:once.db
      *     redis://[user:password@]host[:port][/db]      rediss:// is refused: no TLS yet
+     *     redis+unix://[user:password@]/path[?db=N]
      *     postgresql://user:password@host:port/database?…       libpq's own form
      *     mysql://user:password@host[:port]/database            also MariaDB; socket=PATH as option
      */
