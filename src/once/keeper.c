@@ -9,6 +9,7 @@
  */
 #include "once/once_int.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -152,7 +153,11 @@ enum err keeper_start(struct once *once, struct fault *why)
     invariant(pthread_cond_init(&k->news, &attr) == 0);
     (void)pthread_condattr_destroy(&attr);
     k->sweep_ns = clock_ns(once->clock) + SWEEP_LEAST_MS * NS_PER_MS;
+    sigset_t all, before; /* signals are the application's: this thread takes none */
+    (void)sigfillset(&all);
+    invariant(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
     k->started = pthread_create(&k->thread, NULL, keeper_main, once) == 0;
+    invariant(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
     return k->started ? OK : fault_set(why, ERR_NO_MEMORY, "no thread can be started");
 }
 

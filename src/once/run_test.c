@@ -3,6 +3,7 @@
 
 #include "base/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -466,6 +467,37 @@ static void sixty_four_threads_and_one_key_make_one_effect(void **state)
     once_close(c.once);
 }
 
+static _Atomic int seen;
+static pthread_t seer;
+
+static void see(int signal)
+{
+    (void)signal;
+    seer = pthread_self();
+    atomic_store(&seen, 1);
+}
+
+/* A signal to the process, while the application's threads do not take it: the keeper does not
+ * either. */
+static void signals_are_the_applications(void **state)
+{
+    (void)state;
+    struct once *once;
+    sigset_t one, before;
+    assert_int_equal(once_open(&plain_options, &once, NULL), ONCE_OK);
+    (void)signal(SIGUSR1, see);
+    (void)sigemptyset(&one);
+    (void)sigaddset(&one, SIGUSR1);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &one, &before), 0);
+    assert_int_equal(kill(getpid(), SIGUSR1), 0);
+    (void)usleep(50000);
+    assert_int_equal(atomic_load(&seen), 0);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    assert_int_equal(atomic_load(&seen), 1);
+    assert_true(pthread_equal(seer, pthread_self()));
+    once_close(once);
+}
+
 static int beat(void *user, struct once_run *run)
 {
     (void)user;
@@ -575,6 +607,7 @@ int main(void)
         test_of_row("H-23", of_a_batch_each_message_has_its_own_outcome),
         test_of_row("ID-20", sixty_four_threads_and_one_key_make_one_effect),
         cmocka_unit_test(the_keeper_renews),
+        cmocka_unit_test(signals_are_the_applications),
         cmocka_unit_test(the_table_is_not_renewed),
         test_of_row("H-33", what_is_forgotten_is_swept_and_runs_again),
         cmocka_unit_test(operators_look_and_forget),
