@@ -451,7 +451,7 @@ static enum err fill(struct conn *c, struct op *const *ops, size_t n, struct fau
         if (op->kind == OP_SWEEP || refused(op))
             continue;
         c->slots[c->n_slots++] = (struct slot){.op = op, .fingerprint = op->fingerprint};
-        if (!watches(c, op))
+        if (!watches(c, op) && !(op->kind == OP_RENEW && store_watches(c->store)))
             continue;
         enum err err = store_live(c->store, (uint32_t)(op->token >> 32), why);
         if (err)

@@ -10,10 +10,24 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static char folder[256];
 static int folder_files;
+
+/* fork, for a child that ends with _exit: it does not outlive its parent, nor a minute, whatever
+ * becomes of the test. */
+static inline pid_t fork_child(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)alarm(60);
+    }
+    return pid;
+}
 
 static int folder_make(void **state)
 {

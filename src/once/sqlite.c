@@ -316,9 +316,19 @@ static enum err run_text(struct sql_conn *c, const char *text, struct fault *why
 
 /* ---- transactions ---- */
 
+/* A SELECT that a handler left in the middle would hold the connection to what the file was then:
+ * nothing could ever be written by it again. */
+static void reset_all(struct sql_conn *c)
+{
+    for (sqlite3_stmt *s = NULL; (s = sqlite3_next_stmt(c->db, s));)
+        if (sqlite3_stmt_busy(s))
+            (void)sqlite3_reset(s);
+}
+
 static enum err begin(struct sql_conn *c, bool writes, struct fault *why)
 {
     enum err err = check_place(c, why);
+    (void)sqlite3_busy_handler(c->db, wait_busy, c); /* a handler may have set its own */
     return err ? err : run_text(c, writes ? "BEGIN IMMEDIATE" : "BEGIN", why);
 }
 
@@ -329,13 +339,17 @@ static enum err commit(struct sql_conn *c, struct fault *why)
                          "sqlite:%s: the transaction was over before its commit: a statement in it "
                          "failed, or somebody else ended it; nothing of it is counted as done",
                          c->path);
-    return run_text(c, "COMMIT", why);
+    enum err err = run_text(c, "COMMIT", why);
+    if (!err)
+        reset_all(c);
+    return err;
 }
 
 static void rollback(struct sql_conn *c)
 {
     if (!sqlite3_get_autocommit(c->db))
         (void)run_text(c, "ROLLBACK", NULL);
+    reset_all(c);
     if (!sqlite3_get_autocommit(c->db))
         c->broken = true;
 }
@@ -568,10 +582,29 @@ const struct sql_engine sql_engine_sqlite = {
                     "fingerprint) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
 };
 
+/* The same file for every connection, wherever the program may go meanwhile. */
+static enum err absolute(const char *url, char **out, struct fault *why)
+{
+    cleanup(free_at) char *path = NULL, *here = NULL;
+    enum err err = path_of(url, &path, why);
+    if (err)
+        return err;
+    if (path[0] != '/' && !(here = getcwd(NULL, 0)))
+        return fault_os(why, "sqlite:%.200s: where is this folder", path);
+    if (asprintf(out, "sqlite:%s%s%s", here ? here : "", here ? "/" : "", path) < 0)
+        return ERR_NO_MEMORY;
+    return OK;
+}
+
 static enum err open_store(const struct store_settings *settings, struct store **out,
                            struct fault *why)
 {
     struct store_settings with = *settings;
+    cleanup(free_at) char *url = NULL;
+    enum err err = absolute(settings->url, &url, why);
+    if (err)
+        return err;
+    with.url = url;
     with.create = true; /* a file of its own: who could open it may also fill it */
     return sql_open(&sql_engine_sqlite, &with, out, why);
 }

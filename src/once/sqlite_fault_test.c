@@ -91,7 +91,7 @@ static bool killed_at(struct rig *rig, long n, bool (*work)(struct rig *), bool 
 {
     int said[2];
     assert_int_equal(pipe(said), 0);
-    pid_t pid = fork();
+    pid_t pid = fork_child();
     if (pid == 0) {
         rig_connect(rig);
         disk.fault = DISK_KILLS;
@@ -188,7 +188,7 @@ static void a_process_killed_while_it_creates_leaves_a_store_that_opens(void **s
         rig_settings(&rig);
         rig.settings.url = rig.url;
         rig.settings.table = rig.table;
-        pid_t pid = fork();
+        pid_t pid = fork_child();
         if (pid == 0) {
             disk.fault = DISK_KILLS;
             disk.left = n;

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -92,6 +91,25 @@ static void odd_names_are_files(void **state)
     assert_int_equal(chdir(here), 0);
 }
 
+/* Connections that are made later are to the same file, though the program has moved. */
+static void a_relative_path_is_one_file_for_ever(void **state)
+{
+    char here[400];
+    assert_non_null(getcwd(here, sizeof here));
+    struct store_settings settings = {
+        .url = "sqlite:relative.db", .table = "once", .wait_ms = 100, .log = rig_log};
+    struct store *store;
+    struct conn *conn;
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(once_driver_sqlite.open(&settings, &store, NULL), OK);
+    assert_int_equal(chdir(here), 0);
+    assert_int_equal(sql_connect(store, &conn, NULL), OK);
+    assert_int_equal(ask(conn, OP_CLAIM, 1, 10), OUT_OK);
+    assert_int_not_equal(access("relative.db", F_OK), 0);
+    sql_disconnect(conn);
+    sql_close(store);
+}
+
 /* In a child, as somebody who may only read it. */
 static void a_file_that_can_only_be_read_is_told(void **state)
 {
@@ -100,7 +118,7 @@ static void a_file_that_can_only_be_read_is_told(void **state)
     rig_disconnect(&rig);
     assert_int_equal(chmod(rig_path(&rig), 0444), 0);
     assert_int_equal(chmod(folder, 0755), 0);
-    pid_t pid = fork();
+    pid_t pid = fork_child();
     if (pid == 0) {
         struct fault why;
         if (getuid() == 0 && setresuid(65534, 65534, 65534) != 0)
@@ -148,6 +166,29 @@ static void the_clock_counts_milliseconds_since_1970(void **state)
     rig_disconnect(&rig);
 }
 
+static bool row_plan(void *user, const struct sql_value *columns, size_t n)
+{
+    char detail[200];
+    (void)snprintf(detail, sizeof detail, "%.*s", BYTES_ARG(columns[n - 1].bytes));
+    *(bool *)user |= strstr(detail, "once_claims_keep") != NULL;
+    return true;
+}
+
+static void a_sweep_goes_by_its_index(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    bool indexed = false;
+    struct sql_call call = {.text = "EXPLAIN QUERY PLAN SELECT id FROM once_claims WHERE keep_ms "
+                                    "<= 5 ORDER BY keep_ms LIMIT 9",
+                            .once = true,
+                            .row = row_plan,
+                            .user = &indexed};
+    assert_int_equal(sql_call(rig.conn, &call, NULL), OK);
+    assert_true(indexed);
+    rig_disconnect(&rig);
+}
+
 /* ---- what a commit is ---- */
 
 static int count_commit(void *user)
@@ -183,6 +224,31 @@ static void a_batch_is_one_commit_and_a_batch_of_looks_none(void **state)
     assert_int_equal(commits, 2);
     (void)sqlite3_commit_hook(sql_native(rig.conn), NULL, NULL);
     rig_disconnect(&rig);
+}
+
+/* A handler forgot a SELECT in the middle, and set a time-out of its own. The connection is as good
+ * as new after that. */
+static void what_a_handler_leaves_open_harms_nobody(void **state)
+{
+    for (int end = 0; end < 2; end++) {
+        struct rig rig;
+        rig_open(&rig);
+        sqlite3 *db = sql_native(rig.conn);
+        sqlite3_stmt *stmt;
+        assert_int_equal(sql_begin(rig.conn, NULL, NULL), OK);
+        (void)sqlite3_busy_timeout(db, 0);
+        const char *text = "SELECT 1 UNION SELECT number FROM once_birth";
+        assert_int_equal(sqlite3_prepare_v2(db, text, -1, &stmt, NULL), SQLITE_OK);
+        assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+        if (end)
+            assert_int_equal(sql_commit(rig.conn, NULL), OK);
+        else
+            sql_rollback(rig.conn);
+        assert_int_equal(ask(rig.other, OP_CLAIM, 1, 10), OUT_OK);
+        assert_int_equal(ask(rig.conn, OP_CLAIM, 2, 20), OUT_OK);
+        (void)sqlite3_finalize(stmt);
+        rig_disconnect(&rig);
+    }
 }
 
 /* A statement of the handler ends the transaction: nothing may be taken for done. */
@@ -295,7 +361,7 @@ static void a_full_disk_is_told_and_survived(void **state)
     struct rig rig;
     rig_open(&rig);
     rig_disconnect(&rig); /* SQLite does not live on in a child */
-    pid_t pid = fork();
+    pid_t pid = fork_child();
     if (pid == 0) { /* the limit is a process's own */
         struct rlimit limit = {200 << 10, RLIM_INFINITY};
         struct fault why = {0};
@@ -338,7 +404,7 @@ static void processes_that_begin_at_once_share_the_keys(void **state)
     assert_int_equal(pipe(begin) | pipe(end), 0);
     pid_t pids[PROCESSES];
     for (int p = 0; p < PROCESSES; p++) {
-        pids[p] = fork();
+        pids[p] = fork_child();
         if (pids[p] != 0)
             continue;
         char byte;
@@ -368,14 +434,13 @@ static void processes_that_begin_at_once_share_the_keys(void **state)
     (void)close(end[1]);
 }
 
-/* A child that claims and then waits to be killed, by its parent's end if need be. */
+/* A child that claims and then waits to be killed. */
 static pid_t claim_in_child(struct rig *rig, uint32_t instance, bool takeover)
 {
     int ready[2];
     assert_int_equal(pipe(ready), 0);
-    pid_t pid = fork();
+    pid_t pid = fork_child();
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         rig->settings.takeover = takeover;
         rig_connect(rig);
         struct op op = op_of(OP_CLAIM, (int)instance, (uint64_t)instance << 32 | 1);
@@ -385,10 +450,10 @@ static pid_t claim_in_child(struct rig *rig, uint32_t instance, bool takeover)
             (void)pause();
     }
     char byte = 0;
+    (void)close(ready[1]);
     assert_int_equal(read(ready[0], &byte, 1), 1);
     assert_int_equal(byte, 'y');
     (void)close(ready[0]);
-    (void)close(ready[1]);
     return pid;
 }
 
@@ -471,11 +536,14 @@ int main(void)
         cmocka_unit_test(files_that_cannot_be_opened_are_told),
         cmocka_unit_test(a_file_that_is_no_database_is_left_as_it_is),
         cmocka_unit_test(odd_names_are_files),
+        cmocka_unit_test(a_relative_path_is_one_file_for_ever),
         cmocka_unit_test(a_file_that_can_only_be_read_is_told),
         cmocka_unit_test(a_store_is_in_wal_mode_with_full_syncs),
         test_of_row("H-22", the_clock_counts_milliseconds_since_1970),
+        test_of_row("H-33", a_sweep_goes_by_its_index),
         cmocka_unit_test(a_batch_is_one_commit_and_a_batch_of_looks_none),
         cmocka_unit_test(a_transaction_that_was_ended_by_the_handler_is_not_committed),
+        cmocka_unit_test(what_a_handler_leaves_open_harms_nobody),
         cmocka_unit_test(another_writer_is_waited_for_and_then_told),
         test_of_row("H-13", a_removed_file_is_an_emptied_store),
         cmocka_unit_test(a_damaged_file_is_told_or_harmless),
