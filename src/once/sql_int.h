@@ -145,7 +145,8 @@ must_check enum err conn_born(struct conn *c, struct fault *why);
 bool conn_guess_now(const struct conn *c, int64_t *out);
 /* Takeover is asked for, and this engine can. */
 bool store_watches(const struct store *store);
-/* This process lives: told before its claims can be seen, and looked after when they are renewed. */
+/* This process lives: told before its claims can be seen, and looked after when they are renewed.
+ */
 must_check enum err store_live(struct store *store, uint32_t instance, struct fault *why);
 
 /* ---- rows of claims ---- */

@@ -8,13 +8,8 @@
  * Somebody who removes the file leaves us with one that has no name, in which we could go on
  * happily while others begin a new one: so each transaction asks first whether the file is still
  * what its path says (H-13).
- *
- * Takeover: a process that lives holds a lock on one byte of FILE-alive, at the offset of its
- * instance. The lock belongs to the open file (F_OFD_SETLK), so that the kernel lets go of it when
- * the process ends, however it ends. It is not in the database itself: to close that file a second
- * time would drop SQLite's own locks.
  */
-#include "once/sql.h"
+#include "once/sqlite_int.h"
 
 #include "once.h"
 
@@ -22,36 +17,13 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CACHED_MAX    48
 #define NAP_SHORT_NS  200000L
 #define NAP_DOUBLINGS 5 /* up to 6.4 ms */
-
-struct cached {
-    const char *text;
-    sqlite3_stmt *stmt;
-};
-
-struct sql_conn {
-    sqlite3 *db;
-    char *path;
-    int wait_ms;
-    int64_t busy_since_ms;
-    bool broken;
-
-    int alive_fd; /* FILE-alive, or -1 */
-    bool alive;
-    uint32_t instance;
-
-    struct cached cached[CACHED_MAX];
-    size_t n_cached;
-};
 
 /* ---- errors ---- */
 
@@ -466,56 +438,11 @@ static void *native(struct sql_conn *c)
     return c->db;
 }
 
-/* ---- takeover ---- */
-
-static int open_alive(const struct sql_conn *c, bool make)
-{
-    struct stat db;
-    char path[PATH_MAX + 8];
-    (void)snprintf(path, sizeof path, "%s-alive", c->path);
-    mode_t mode = stat(c->path, &db) == 0 ? db.st_mode & 0777 : 0644;
-    return open(path, O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), mode);
-}
-
-/* A file without a name is one that nobody else looks at. */
-static bool alive_is_there(const struct sql_conn *c)
-{
-    struct stat st;
-    return c->alive_fd >= 0 && fstat(c->alive_fd, &st) == 0 && st.st_nlink > 0;
-}
-
-static enum err live(struct sql_conn *c, uint32_t instance, struct fault *why)
-{
-    close_at(&c->alive_fd);
-    c->alive = false;
-    c->alive_fd = open_alive(c, true);
-    if (c->alive_fd < 0)
-        return fault_os(why, "sqlite:%s: opening FILE-alive, for takeover", c->path);
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = instance, .l_len = 1};
-    if (fcntl(c->alive_fd, F_OFD_SETLK, &lock) != 0)
-        return fault_os(why, "sqlite:%s: locking FILE-alive, for takeover", c->path);
-    c->alive = true;
-    c->instance = instance;
-    return OK;
-}
-
-static bool gone(struct sql_conn *c, uint32_t instance)
-{
-    if (c->alive && c->instance == instance)
-        return false;
-    if (!c->alive && !alive_is_there(c)) {
-        close_at(&c->alive_fd);
-        c->alive_fd = open_alive(c, false);
-    }
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = instance, .l_len = 1};
-    if (c->alive_fd < 0 || fcntl(c->alive_fd, F_OFD_GETLK, &lock) != 0)
-        return false;
-    return lock.l_type == F_UNLCK;
-}
+/* ---- life ---- */
 
 static bool healthy(struct sql_conn *c)
 {
-    return !c->broken && sqlite3_get_autocommit(c->db) && (!c->alive || alive_is_there(c));
+    return !c->broken && sqlite3_get_autocommit(c->db) && (!c->alive || sqlite_alive_is_there(c));
 }
 
 /* ---- dialect ---- */
@@ -572,8 +499,8 @@ const struct sql_engine sql_engine_sqlite = {
     .begin = begin,
     .commit = commit,
     .rollback = rollback,
-    .live = live,
-    .gone = gone,
+    .live = sqlite_live,
+    .gone = sqlite_gone,
     .quote = '"',
     .now_ms = NOW,
     .for_update = "",

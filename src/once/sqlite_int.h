@@ -1,0 +1,36 @@
+/* sqlite_int.h - a connection to SQLite, as the files of this engine share it. */
+#ifndef ONCE_SQLITE_INT_H
+#define ONCE_SQLITE_INT_H
+
+#include "once/sql.h"
+
+#include <sqlite3.h>
+
+#define CACHED_MAX 48
+
+struct cached {
+    const char *text;
+    sqlite3_stmt *stmt;
+};
+
+struct sql_conn {
+    sqlite3 *db;
+    char *path;
+    int wait_ms;
+    int64_t busy_since_ms;
+    bool broken;
+
+    int alive_fd; /* FILE-alive, or -1 */
+    bool alive;
+    uint32_t instance;
+
+    struct cached cached[CACHED_MAX];
+    size_t n_cached;
+};
+
+/* sqlite_alive.c */
+enum err sqlite_live(struct sql_conn *c, uint32_t instance, struct fault *why);
+bool sqlite_gone(struct sql_conn *c, uint32_t instance);
+bool sqlite_alive_is_there(const struct sql_conn *c);
+
+#endif
