@@ -297,24 +297,47 @@ static void reset_all(struct sql_conn *c)
             (void)sqlite3_reset(s);
 }
 
+/* While a transaction is ours nothing is committed but by us. A full disk makes SQLite roll back by
+ * itself, and what a handler then wrote without looking would be committed alone, without its mark;
+ * so would everything if it said COMMIT. */
+static int may_commit(void *user)
+{
+    struct sql_conn *c = user;
+    return c->open && !c->committing;
+}
+
+static void rolled_back(void *user)
+{
+    struct sql_conn *c = user;
+    c->ended = true;
+}
+
 static enum err begin(struct sql_conn *c, bool writes, struct fault *why)
 {
     enum err err = check_place(c, why);
     (void)sqlite3_busy_handler(c->db, wait_busy, c); /* a handler may have set its own */
-    return err ? err : run_text(c, writes ? "BEGIN IMMEDIATE" : "BEGIN", why);
+    if (!err)
+        err = run_text(c, writes ? "BEGIN IMMEDIATE" : "BEGIN", why);
+    c->open = !err;
+    c->ended = false;
+    return err;
 }
 
 static enum err commit(struct sql_conn *c, struct fault *why)
 {
-    if (sqlite3_get_autocommit(c->db))
+    if (sqlite3_get_autocommit(c->db) || c->ended)
         return fault_set(why, ERR_INVALID,
                          "sqlite:%s: the transaction was over before its commit: a statement in it "
                          "failed, or somebody else ended it; nothing of it is counted as done",
                          c->path);
+    c->committing = true;
     enum err err = run_text(c, "COMMIT", why);
-    if (!err)
-        reset_all(c);
-    return err;
+    c->committing = false;
+    if (err)
+        return err;
+    c->open = false;
+    reset_all(c);
+    return OK;
 }
 
 static void rollback(struct sql_conn *c)
@@ -322,6 +345,7 @@ static void rollback(struct sql_conn *c)
     if (!sqlite3_get_autocommit(c->db))
         (void)run_text(c, "ROLLBACK", NULL);
     reset_all(c);
+    c->open = false;
     if (!sqlite3_get_autocommit(c->db))
         c->broken = true;
 }
@@ -392,6 +416,8 @@ static enum err set_up(struct sql_conn *c, struct fault *why)
         return fault_set(why, ERR_READ_ONLY, "sqlite:%s: the file can only be read%s", c->path,
                          hint_of(ERR_READ_ONLY));
     (void)sqlite3_busy_handler(c->db, wait_busy, c);
+    (void)sqlite3_commit_hook(c->db, may_commit, c);
+    (void)sqlite3_rollback_hook(c->db, rolled_back, c);
     enum err err = set_wal(c, why);
     struct sql_call call = {.text = "PRAGMA synchronous = FULL", .once = true};
     return err ? err : run_one(c, &call, why);

@@ -19,6 +19,8 @@ struct sql_conn {
     int wait_ms;
     int64_t busy_since_ms;
     bool broken;
+    bool open, committing; /* between begin and commit or rollback; in our own commit */
+    bool ended;            /* it was rolled back, but not by us */
 
     int alive_fd; /* FILE-alive, or -1 */
     bool alive;
