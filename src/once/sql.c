@@ -352,10 +352,12 @@ static void slot_undo(struct slot *slot)
 
 static enum err write_rows(struct conn *c, struct fault *why)
 {
+    /* New rows first: an engine may send many of one statement together. */
     enum err err = OK;
-    for (size_t i = 0; !err && i < c->n_slots; i++)
-        if (c->slots[i].dirty)
-            err = write_slot(c, &c->slots[i], why);
+    for (int fresh = 1; fresh >= 0; fresh--)
+        for (size_t i = 0; !err && i < c->n_slots; i++)
+            if (c->slots[i].dirty && (c->slots[i].before.state == ONCE_ABSENT) == fresh)
+                err = write_slot(c, &c->slots[i], why);
     if (!err)
         err = conn_flush(c, why);
     if (!err)

@@ -33,12 +33,10 @@ static enum op_outcome decide_mark(struct slot *slot, int64_t now_ms)
     return claim.outcome;
 }
 
-/* Reads the row. Where the server's clock can be guessed, the mark is inserted in the same round
- * trip, as if nothing were there, which is how it nearly always is. */
-static enum err mark_read(struct conn *c, struct slot *slot, bool guess, struct fault *why)
+/* Reads the row. */
+static enum err mark_read(struct conn *c, struct slot *slot, struct fault *why)
 {
     slot->before = (struct stored){.state = ONCE_ABSENT};
-    slot->changed = 0;
     slot->odd = false;
     enum err err = conn_ask_clock(c, why);
     struct sql_call *call;
@@ -49,13 +47,7 @@ static enum err mark_read(struct conn *c, struct slot *slot, bool guess, struct 
     call_bytes(call, slot->op->id, ONCE_ID_SIZE);
     call->row = row_mark;
     call->user = slot;
-    int64_t now_ms;
-    if (guess && conn_guess_now(c, &now_ms)) {
-        (void)decide_mark(slot, now_ms);
-        err = slot_insert(c, slot, why);
-    }
-    if (!err)
-        err = conn_flush(c, why);
+    err = conn_flush(c, why);
     return err ? err : conn_born(c, why);
 }
 
@@ -79,17 +71,35 @@ static enum err mark_correct(struct conn *c, struct slot *slot, struct fault *wh
     return mark_write(c, slot, why);
 }
 
+/* Where the server's clock can be guessed, the mark is inserted at once, as if nothing were there,
+ * which is how it nearly always is. `changed` of the slot tells. */
+static enum err mark_guess(struct conn *c, struct slot *slot, struct fault *why)
+{
+    int64_t now_ms;
+    slot->before = (struct stored){.state = ONCE_ABSENT};
+    if (!conn_guess_now(c, &now_ms))
+        return OK;
+    (void)decide_mark(slot, now_ms);
+    enum err err = conn_ask_clock(c, why);
+    if (!err)
+        err = slot_insert(c, slot, why);
+    if (!err)
+        err = conn_flush(c, why);
+    if (!err)
+        err = conn_born(c, why);
+    return err || slot->changed == 0 ? err : mark_correct(c, slot, why);
+}
+
 static enum err mark(struct conn *c, struct op *op, struct fault *why)
 {
     struct slot slot = {.op = op};
-    for (int round = 0; round < SQL_ROUNDS; round++) {
-        enum err err = mark_read(c, &slot, round == 0, why);
+    enum err err = mark_guess(c, &slot, why);
+    for (int round = 0; !err && slot.changed == 0; round++) {
+        if (round == SQL_ROUNDS)
+            return fault_set(why, ERR_BUSY, "others were quicker %d times", SQL_ROUNDS);
+        err = mark_read(c, &slot, why);
         if (err)
             return err;
-        if (slot.changed > 0) {
-            op->outcome = OUT_OK;
-            return mark_correct(c, &slot, why);
-        }
         if (slot.odd)
             return fault_set(why, ERR_DAMAGED, "the row of %s is none of ours: its state is odd",
                              op->name ? op->name : "this key");
@@ -97,10 +107,9 @@ static enum err mark(struct conn *c, struct op *op, struct fault *why)
         if (op->outcome != OUT_OK)
             return OK;
         err = mark_write(c, &slot, why);
-        if (err || slot.changed > 0)
-            return err;
     }
-    return fault_set(why, ERR_BUSY, "others were quicker %d times", SQL_ROUNDS);
+    op->outcome = OUT_OK;
+    return err;
 }
 
 static enum err check_birth(struct conn *c, struct fault *why)
