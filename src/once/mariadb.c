@@ -149,8 +149,9 @@ static enum err my_connect(const struct store_settings *settings, struct sql_con
     if (mysql_get_server_version(conn->mysql) < OLDEST)
         return fault_set(why, ERR_UNSUPPORTED, "%s is too old: MySQL 5.7 or MariaDB is needed",
                          mysql_get_server_info(conn->mysql));
+    conn->blocks = mariadb_connection(conn->mysql);
     unsigned can = 0; /* the upper half of MariaDB's capabilities; MySQL has none */
-    if (mariadb_connection(conn->mysql) &&
+    if (conn->blocks &&
         !mariadb_get_infov(conn->mysql, MARIADB_CONNECTION_EXTENDED_SERVER_CAPABILITIES, &can))
         conn->bulk = can & (unsigned)(MARIADB_CLIENT_STMT_BULK_OPERATIONS >> 32);
     err = settle(conn, settings->wait_ms, why);
@@ -205,13 +206,20 @@ static void my_rollback(struct sql_conn *conn)
 
 /* A deadlock in a statement of the handler has rolled back all of the transaction, the mark too. A
  * handler that went on is in another one by now, and committing that would leave half an effect
- * without a mark. The savepoint with which it began tells: it is gone with its transaction. */
-static enum err still_ours(struct sql_conn *conn, struct fault *why)
+ * without a mark. The savepoint with which it began tells: it is gone with its transaction, and
+ * where it cannot be released nothing is committed. */
+static enum err commit_if_ours(struct sql_conn *conn, struct fault *why)
 {
-    enum err err = mariadb_tell(conn, "RELEASE SAVEPOINT once", why);
-    if (!err || conn->dead)
-        return err;
-    if (mysql_errno(conn->mysql) == ER_SP_DOES_NOT_EXIST)
+    static const char release[] = "RELEASE SAVEPOINT once";
+    static const char both[] = "BEGIN NOT ATOMIC RELEASE SAVEPOINT once; COMMIT; END";
+    enum err err = mariadb_tell(conn, conn->blocks ? both : release, why);
+    if (err && conn->blocks && !conn->dead && mysql_errno(conn->mysql) == ER_PARSE_ERROR) {
+        conn->blocks = false; /* some modes speak another dialect */
+        err = mariadb_tell(conn, release, why);
+    }
+    if (!err)
+        return conn->blocks ? OK : mariadb_tell(conn, "COMMIT", why);
+    if (!conn->dead && mysql_errno(conn->mysql) == ER_SP_DOES_NOT_EXIST)
         return fault_set(why, ERR_BUSY,
                          "MariaDB: the transaction was rolled back before its commit: a deadlock, "
                          "or its handler ended it");
@@ -226,17 +234,14 @@ static enum err my_commit(struct sql_conn *conn, struct fault *why)
     }
     if (conn->dead)
         return fault_set(why, ERR_IO, "MariaDB: the connection was lost before the commit");
-    enum err err = OK;
+    enum err err;
     if (conn->spoiled)
         err = fault_set(why, ERR_INVALID,
                         "the transaction was rolled back: a statement in it had failed");
     else if (conn->handed_out && conn->savepoints)
-        err = still_ours(conn, why);
-    if (err) {
-        my_rollback(conn);
-        return err;
-    }
-    err = mariadb_tell(conn, "COMMIT", why);
+        err = commit_if_ours(conn, why);
+    else
+        err = mariadb_tell(conn, "COMMIT", why);
     if (err)
         my_rollback(conn);
     ended(conn);

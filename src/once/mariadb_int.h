@@ -55,6 +55,7 @@ struct sql_conn {
     struct mariadb_statement statements[MARIADB_STATEMENTS_MAX];
     size_t n_statements;
     bool bulk;        /* the server takes many sets of values at once */
+    bool blocks;      /* the server takes BEGIN NOT ATOMIC … END, as MariaDB does */
     bool transaction; /* begin() was said */
     bool begin_due;   /* … and not sent yet */
     bool spoiled;     /* a statement in it has failed */
