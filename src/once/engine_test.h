@@ -233,12 +233,14 @@ static inline int64_t now_ms(clockid_t clock)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* engine_test.c: statements. engine_trouble_test.c: locks, errors, servers that go. How many. */
+/* engine_test.c: statements. engine_tables_test.c: dialect. engine_trouble_test.c: locks, errors,
+ * servers that go. They say how many. */
 #define ENGINE_CASES_MAX 32
 size_t statement_cases(struct CMUnitTest out[ENGINE_CASES_MAX]);
+size_t table_cases(struct CMUnitTest out[ENGINE_CASES_MAX]);
 size_t trouble_cases(struct CMUnitTest out[ENGINE_CASES_MAX]);
 
-/* Runs both, and those of the engine alone, as one group. */
+/* Runs all of them, and those of the engine alone, as one group. */
 int run_engine_tests(const char *name, const struct CMUnitTest *own, size_t n);
 
 #endif
