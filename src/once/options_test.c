@@ -256,7 +256,7 @@ int main(void)
         test_of_row("H-9", a_retention_below_the_ladder_is_refused_or_a_warning),
         cmocka_unit_test(stores_are_found_by_their_url),
         cmocka_unit_test(a_driver_that_is_not_there_is_named),
-        cmocka_unit_test(modes_that_a_store_cannot_do_are_refused),
+        test_of_row("ID-9", modes_that_a_store_cannot_do_are_refused),
         test_of_row("ID-15", the_plain_forms_have_their_stores_and_times),
         test_of_row("H-32", defaults_are_as_the_manual_says),
     };

@@ -461,7 +461,7 @@ static void who_does_not_announce_itself_is_not_taken_from(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(claims_renews_finishes_and_then_it_is_done),
+        ROW_CASE("H-4", claims_renews_finishes_and_then_it_is_done),
         ROW_CASE("H-7", a_running_key_is_busy_and_a_repeated_claim_is_not),
         CASE(a_released_key_can_be_claimed_with_a_higher_fence),
         ROW_CASE("H-1 H-2", an_expired_claim_is_taken_and_its_late_holder_changes_nothing),

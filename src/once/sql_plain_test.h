@@ -132,7 +132,7 @@ static void a_plain_table_that_is_not_there_is_told(void **state)
 }
 
 #define SQL_PLAIN_CASES                                                                            \
-    cmocka_unit_test(a_plain_key_is_there_or_it_is_not),                                           \
+    test_of_row("ID-25", a_plain_key_is_there_or_it_is_not),                                       \
         cmocka_unit_test(rows_of_other_programs_count),                                            \
         cmocka_unit_test(a_plain_key_that_the_table_refuses_is_refused_alone),                     \
         cmocka_unit_test(plain_keys_are_equal_where_the_column_says_so),                           \

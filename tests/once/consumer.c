@@ -103,6 +103,8 @@ static void set(const char *pair, struct omq_consumer_options *o, struct once_op
         o->ordered = strtol(value, NULL, 10);
     else if (is(pair, "pop", &value))
         o->pop = strtol(value, NULL, 10);
+    else if (is(pair, "lock", &value))
+        o->lock_ms = (int)strtol(value, NULL, 10);
     else if (is(pair, "retries", &value))
         o->max_attempts = (int)strtol(value, NULL, 10);
     else if (is(pair, "sleep", &value))

@@ -5,7 +5,7 @@ import time
 
 import plays
 import stage
-from harness import process, tap
+from harness import process, remoting as r, tap
 
 QUEUES = 4
 
@@ -33,7 +33,7 @@ class Scene:
                            plays.lag(self.daemon, self.group, self.topic, QUEUES) == 0, timeout, "%d effects" % n, pause=0.1)
 
 
-@tap.test("DS-3 DS-10 a business event that was sent three times has one effect")
+@tap.test("DS-3 DS-10 ID-19 ID-29 a business event that was sent three times has one effect")
 def _():
     scene = Scene()
     scene.send(["k%d" % (number % 100) for number in range(300)])
@@ -79,17 +79,57 @@ def _():
 
 @tap.test("H-24 in order, the next member goes on as soon as the process is gone")
 def _():
-    scene = Scene()
+    # How long a broker keeps the lock of a member that is gone is its own affair: here not long.
+    scene = Scene(rebalanceLockMaxLiveTime=5000)
     scene.send(["a", "b", "c", "d", "hang", "e", "f", "g"])
-    first = scene.start(ordered=1, hang="hang", expiry=120000)
+    first = scene.start(ordered=1, lock=4000, hang="hang", expiry=120000)
     first.child.wait_line(lambda line: line == "at hang", 30)
-    second = scene.start(ordered=1, expiry=120000)
+    second = scene.start(ordered=1, lock=4000, expiry=120000)
     first.kill9()
     begin = time.monotonic()
     scene.wait_done(8, 100)
     tap.note("%.1f s after its death" % (time.monotonic() - begin))
     tap.equal(set(scene.effects().values()), {1}, "effects of a key")
     second.close()
+
+
+@tap.test("H-9 H-35 the group's offsets are set back to the beginning: everything comes again, and has no second effect")
+def _():
+    scene = Scene()
+    keys = ["k%d" % number for number in range(100)]
+    scene.send(keys)
+    consumer = scene.start()
+    scene.wait_done(100)
+    consumer.close()
+    with r.Client(scene.daemon.broker) as client:
+        for queue in range(QUEUES):
+            answer = client.request(r.UPDATE_CONSUMER_OFFSET, {
+                "consumerGroup": scene.group, "topic": scene.topic, "queueId": queue, "commitOffset": 0})
+            tap.equal(answer.code, r.SUCCESS, "set back")
+    tap.equal(plays.lag(scene.daemon, scene.group, scene.topic, QUEUES), 100, "to be consumed again")
+    again = scene.start()
+    scene.wait_done(100)
+    tap.equal(set(scene.effects().values()), {1}, "effects of a key")
+    numbers = again.close()
+    tap.equal((numbers["handled"], numbers["duplicates"]), (0, 100), "handled and suppressed")
+
+
+@tap.test("H-28 a dead letter that is sent again is suppressed if it was done, and runs if it had failed")
+def _():
+    scene = Scene()
+    scene.send(["done"])
+    good = scene.start(retries=1)
+    scene.wait_done(1)
+    good.close()
+    scene.send(["failed"])
+    bad = scene.start(retries=1, fail=100)
+    process.wait_until(lambda: plays.stored(scene.daemon, "%DLQ%" + scene.group) == 1, 60, "a dead letter")
+    bad.close()
+    scene.send(["done", "failed"])      # with ids of their own, as every resend has
+    after = scene.start(retries=1)
+    scene.wait_done(2)
+    tap.equal(scene.effects(), {"done": 1, "failed": 1}, "effects")
+    tap.equal(after.close()["duplicates"], 1, "suppressed")
 
 
 @tap.test("pop: copies are suppressed as well")

@@ -78,7 +78,7 @@ def killed_at_any_moment(mode):
 
 
 for _mode in stage.MODES:
-    tap.test("ID-8 ID-13 H-6 %s: killed at every step, the effect happens, and once where that can be promised" % _mode)(
+    tap.test("ID-8 ID-13 ID-30 H-6 %s: killed at every step, the effect happens, and once where that can be promised" % _mode)(
         lambda mode=_mode: killed_at_every_step(mode))
     tap.test("ID-5 %s: killed at any moment" % _mode)(lambda mode=_mode: killed_at_any_moment(mode))
 

@@ -50,6 +50,13 @@ def lag(daemon, group, topic, queues):
     return left
 
 
+def stored(daemon, topic, queue=0):
+    """How many messages a queue has; 0 if there is none such."""
+    with r.Client(daemon.broker) as client:
+        answer = client.request(r.GET_MAX_OFFSET, {"topic": topic, "queueId": queue})
+        return int(answer.ext["offset"]) if answer.code == r.SUCCESS else 0
+
+
 class Consumer:
     """A process; see consumer.c."""
 

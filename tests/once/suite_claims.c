@@ -350,7 +350,8 @@ static void finished_steps_are_not_called_again(void **state)
 }
 
 const struct suite_case claim_cases[] = {
-    {"ID-1 ID-2 what is delivered three times has one effect", thrice_delivered_once_done, ALL},
+    {"ID-1 ID-2 ID-14 what is delivered three times has one effect", thrice_delivered_once_done,
+     ALL},
     {"ID-12 64 copies at once have one effect", sixty_four_copies_at_once_have_one_effect, ALL},
     {"ID-12 H-7 a copy that comes while the first runs is told later, not acknowledged",
      a_copy_that_comes_while_the_first_runs_is_told_later, ALL},
