@@ -4,6 +4,7 @@ their first lines say."""
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 
@@ -46,6 +47,40 @@ def _():
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             tap.check((page.parent / link).exists(), "%s: %s" % (page.name, link))
+
+
+@tap.test("the library shows what the header declares, and nothing else; a driver shows itself")
+def _():
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / "include" / "once.h").read_text(), flags=re.DOTALL)
+    declared = set(re.findall(r"ONCE_API[^;]*?\b(once_\w+)\(", text))
+    folder = pathlib.Path(os.environ["LIBONCE"]).parent
+    tap.equal(shown(os.environ["LIBONCE"]), declared, "shown by libonce")
+    for name in ("sqlite", "redis", "postgresql", "mariadb"):
+        tap.equal(shown(folder / ("libonce-%s.so.0" % name)), {"once_driver_" + name}, "shown by the driver")
+
+
+def shown(library):
+    out = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1] for line in out.splitlines() if "__odr_asan" not in line}
+
+
+@tap.test("installed, it is found by pkg-config, and finds its drivers")
+def _():
+    if not shutil.which("pkg-config"):
+        tap.skip("pkg-config is not on PATH")
+    root = pathlib.Path(process.temp_folder())
+    subprocess.run(["meson", "install", "-C", os.environ["BUILD"], "--no-rebuild", "--quiet", "--destdir", root], check=True,
+                   stdout=subprocess.DEVNULL, timeout=120)
+    [config] = root.rglob("once.pc")
+    env = dict(os.environ, PKG_CONFIG_PATH=str(config.parent), PKG_CONFIG_SYSROOT_DIR=str(root))
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "once"], env=env, capture_output=True, text=True,
+                           check=True).stdout.split()
+    subprocess.run(["cc", "-o", root / "lease", ROOT / "examples" / "once" / "lease.c", *flags, *os.environ["SANITIZE"].split()],
+                   check=True)
+    [library] = root.rglob("libonce.so.0")
+    done = subprocess.run([root / "lease"], input="a\na\n", cwd=root, capture_output=True, text=True, check=False,
+                          env=dict(os.environ, LD_LIBRARY_PATH=str(library.parent)))
+    tap.equal((done.returncode, done.stdout), (0, "a handed out\n"), "output: %s" % done.stderr)
 
 
 def run(example, *args, stdin="", cwd=None, status=0):
