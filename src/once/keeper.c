@@ -35,6 +35,8 @@ static bool renew_some(struct once *once, struct op *ops, size_t n)
     struct op *row[ONCE_OPS_MAX];
     struct span span;
     struct fault why = {0};
+    if (n == 0)
+        return true;
     for (size_t i = 0; i < n; i++)
         row[i] = &ops[i];
     int64_t wait_ms = once->with.expiry_ms / 3;

@@ -240,8 +240,8 @@ static int step_all(struct sql_conn *c, sqlite3_stmt *stmt, struct sql_call *cal
 
 static enum err run_one(struct sql_conn *c, struct sql_call *call, struct fault *why)
 {
-    sqlite3_stmt *stmt;
-    bool owned;
+    sqlite3_stmt *stmt = NULL;
+    bool owned = false;
     call->changed = 0;
     enum err err = statement(c, call->text, call->once, &stmt, &owned, why);
     if (err)
