@@ -420,7 +420,8 @@ struct omq_consumer_options {
      * acknowledged; what is being done elsewhere comes again without counting an attempt. With
      * transactions and offsets the handler gets one message at a time, writes through
      * messages[0]->run, and `batch` counts as 1. ONCE_OFFSET: what fails is tried again here after
-     * `suspend_ms`, and wants `handle`. Goes with neither OMQ_BROADCAST nor OMQ_BEFORE. */
+     * `suspend_ms`, has no `timeout_ms`, and wants `handle`. Goes with neither OMQ_BROADCAST nor
+     * OMQ_BEFORE. */
     const struct once_options *once;
     void *reserved[7];
 };

@@ -14,6 +14,7 @@
 #define START_BEFORE_MS (30 * 60 * 1000)
 #define THREADS_MAX     1000 /* Java's limits */
 #define BATCH_MAX       1024
+#define CLOSE_AGAIN_MS  10
 
 /* ---- options ---- */
 
@@ -367,7 +368,10 @@ void consumer_calm(struct omq_consumer *consumer)
 static void close_turn(void *user)
 {
     struct omq_consumer *consumer = user;
-    work_abandon(consumer);
+    if (!work_abandon(consumer)) {
+        timer_start(consumer->close_timer, CLOSE_AGAIN_MS, 0);
+        return;
+    }
     if (consumer->stuck > 0)
         client_log(consumer->client, OMQ_ERROR,
                    "%u handlers of %s did not return within %d ms; their messages come again",
@@ -389,6 +393,7 @@ static void leave_begin(void *user)
     timer_stop(consumer->expiry_timer); /* locks are kept until the brokers were told */
     timer_start(consumer->close_timer, (uint64_t)consumer->options.close_ms, 0);
     work_recall(consumer, NULL);
+    exact_recall(consumer);
     consumer->leaving = &leave->waiter;
     consumer_calm(consumer);
 }

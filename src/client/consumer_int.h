@@ -20,7 +20,8 @@
  *
  * A batch belongs to whoever works on it, from the moment it is taken until it is over. Closing
  * waits for it; when the time for that is up, the batch is left to its worker, who frees it and
- * touches nothing else (`state` decides which of the two it is).
+ * touches nothing else (`state` decides which of the two it is). One that was left while a store
+ * was asked whether it may run does not run.
  */
 #ifndef CLIENT_CONSUMER_INT_H
 #define CLIENT_CONSUMER_INT_H
@@ -59,6 +60,7 @@ struct held {
     int32_t sys_flag;             /* how its body is compressed, if it is */
     bool taken;                   /* in a batch */
     bool done;                    /* not in the lane any more; whoever still works on it frees it */
+    bool returning;               /* its handler takes too long: the broker is asked to take it */
     bool damaged;                 /* its body is not the one that was stored */
     _Atomic uint64_t begun_ns;    /* when somebody began to work on it; 0: nobody has */
     int outcome;                  /* enum outcome: what came of it, when its batch is over */
@@ -218,6 +220,8 @@ must_check enum err lane_open(struct omq_consumer *consumer, const struct omq_qu
 struct lane *lane_find(struct omq_consumer *consumer, const struct omq_queue *queue);
 void lane_leave(struct lane *lane); /* drops it as soon as that may be */
 void lane_stay(struct lane *lane);  /* it is ours after all */
+void lane_ask_again(
+    struct lane *lane); /* it was another's for a while, who may have come further */
 void lane_idle(
     struct lane *lane); /* something of it has come back: if it is leaving, perhaps now */
 void lane_drop(struct lane *lane); /* now */
@@ -235,9 +239,11 @@ struct bytes lane_broker(struct lane *lane, bool master, struct topic_route **ro
 /* ---- batches: work.c ---- */
 
 enum batch_state {
-    BATCH_OUT,  /* on its way to somebody, or theirs */
-    BATCH_OVER, /* on its way back to the loop */
-    BATCH_LEFT, /* the consumer is gone: whoever has it frees it */
+    BATCH_OUT,    /* on its way to somebody, or being made ready, which is quick: not left yet */
+    BATCH_ASKING, /* made ready: what may run is asked of libonce */
+    BATCH_TAKEN,  /* the application has it */
+    BATCH_OVER,   /* on its way back to the loop */
+    BATCH_LEFT,   /* the consumer is gone: whoever has it frees it */
 };
 
 struct omq_batch {
@@ -251,6 +257,7 @@ struct omq_batch {
     struct asked_later *direct; /* an operator wants to know what comes of it; else NULL */
     struct exact *exact;        /* held, since a stuck handler may outlive its consumer; or NULL */
     int64_t floor;              /* of its lane: nothing before that comes any more */
+    bool lost;                  /* by_offset: another has taken the queue */
     int result;
     size_t done, n;
     size_t readable;    /* the first of them, which the application gets: what comes of the others
@@ -263,6 +270,7 @@ struct omq_batch {
 must_check enum err work_direct(struct omq_consumer *consumer, struct held *held,
                                 struct asked_later *asked);
 void held_finish(struct lane *lane, struct held *held); /* loop: lets it go, whatever came of it */
+void held_wait(const struct lane *lane, struct held *held); /* loop: it stays, without an attempt */
 /* Loop: makes it a dead letter, then acknowledges it. False: not now. */
 bool work_bury(struct lane *lane, struct held *held);
 void work_give(struct lane *lane); /* loop: what may be given away now */
@@ -270,7 +278,8 @@ void work_expire(struct omq_consumer *consumer);
 /* Loop: takes back what nobody has begun, of a lane or (NULL) of all. What was acknowledged before
  * is not taken back: nobody else would get it. */
 void work_recall(struct omq_consumer *consumer, const struct lane *lane);
-void work_abandon(struct omq_consumer *consumer); /* loop: closing has waited long enough */
+/* Loop: closing has waited long enough. False: not for all; to be called again in a moment. */
+must_check bool work_abandon(struct omq_consumer *consumer);
 
 /* ---- offsets.c, rebalance.c ---- */
 
@@ -306,14 +315,18 @@ void exact_leave(struct exact *exact); /* the same, for the consumer: it logs no
 struct exact *exact_hold(struct exact *exact);
 bool exact_by_offset(
     const struct exact *exact); /* places in the database count, not the broker's */
-/* Hands: of those that the application would get, only the ones that may run stay in front. */
+/* Hands: of those that the application would get, only the ones that may run stay in front. The
+ * consumer may be gone when it returns: see enum batch_state. */
 void exact_begin(struct omq_batch *batch);
 /* Hands: the application is done with them. Sets the outcome of each. */
 void exact_end(struct omq_batch *batch);
-/* Loop: by_offset: asks the database where to begin, then calls `then` on the loop. False: no
- * memory. */
-must_check bool exact_take(struct lane *lane, int64_t offset,
+/* Loop: by_offset: asks the database where to begin, then calls `then` on the loop. It is `offset`
+ * if the database knows nothing of the queue; or, by an operator's order, if it is not so far yet:
+ * what lies between counts as done. False: no memory. */
+enum take { TAKE_KNOWN, TAKE_ORDERED };
+must_check bool exact_take(struct lane *lane, int64_t offset, enum take how,
                            void (*then)(struct lane *lane, bool known, int64_t offset));
+void exact_recall(struct omq_consumer *consumer); /* loop: closing: what was not asked yet */
 
 /* ---- message trace: consumer_trace.c ---- */
 

@@ -21,6 +21,8 @@
 #include <stdlib.h>
 
 #define NO_MEMORY_PAUSE_MS 1000
+#define MARK_PAUSE_MS      1000
+#define REST_MOST_MS       3600000 /* a store may say anything; then it is asked again */
 
 struct exact {
     struct counted counted;
@@ -166,17 +168,18 @@ static struct once_message message_of(const struct omq_batch *batch, const struc
 static void rest(const struct omq_batch *batch, struct held *held, int64_t ms)
 {
     held->outcome = OUTCOME_LATER;
-    held->rest_ns = clock_ns(batch->exact->clock) + (uint64_t)(ms > 0 ? ms : 0) * 1000000;
+    uint64_t rest_ms = ms < 0 ? 0 : ms < REST_MOST_MS ? (uint64_t)ms : REST_MOST_MS;
+    held->rest_ns = clock_ns(batch->exact->clock) + rest_ms * 1000000;
 }
 
-static void follow(const struct omq_batch *batch, struct held *held,
-                   const struct once_answer *answer)
+static void follow(struct omq_batch *batch, struct held *held, const struct once_answer *answer)
 {
     switch (answer->verdict) {
     case ONCE_ACK:
         held->outcome = OUTCOME_DONE;
         break;
     case ONCE_LATER:
+        batch->lost |= exact_by_offset(batch->exact) && answer->cause == ONCE_LOST_CLAIM;
         rest(batch, held, answer->wait_ms);
         break;
     case ONCE_BURY:
@@ -197,6 +200,8 @@ static void mark_buried(struct omq_batch *batch, struct held *held)
     if (once_begin(batch->exact->once, &m, &run, &answer) == ONCE_RUN)
         (void)once_end(run, ONCE_DONE, &answer);
     follow(batch, held, &answer);
+    if (answer.verdict != ONCE_ACK) /* one dead letter of it is enough */
+        rest(batch, held, answer.wait_ms > MARK_PAUSE_MS ? answer.wait_ms : MARK_PAUSE_MS);
 }
 
 /* In order: what may run behind the first that must wait is let go again. */
@@ -248,6 +253,7 @@ static void begin_one(struct omq_batch *batch)
 static void begin_many(struct omq_batch *batch)
 {
     size_t n = batch->readable;
+    bool ordered = batch->consumer->options.ordered; /* it may be gone after this */
     cleanup(free_at) struct once_message *messages = calloc(n, sizeof *messages);
     cleanup(free_at) struct once_answer *answers = calloc(n, sizeof *answers);
     cleanup(free_at) struct once_run **runs = calloc(n, sizeof *runs);
@@ -263,7 +269,7 @@ static void begin_many(struct omq_batch *batch)
     for (size_t i = 0; i < n; i++)
         if (!runs[i])
             follow(batch, batch->held[i], &answers[i]);
-    if (batch->consumer->options.ordered)
+    if (ordered)
         keep_order(batch, runs, answers, n);
     sort_out(batch, runs, n);
 }
@@ -334,6 +340,7 @@ struct taking {
     struct lane *lane;
     struct exact *exact;
     int64_t offset;
+    enum take how;
     bool known;
     void (*then)(struct lane *lane, bool known, int64_t offset);
 };
@@ -354,6 +361,45 @@ static void taken(struct post *post)
     consumer_calm(consumer);
 }
 
+/* An operator wants to go on at `end`: all before it counts as done. To mark the last place says
+ * so. */
+static int pass_over(struct once *once, const struct omq_queue *queue, int64_t end,
+                     struct once_error *why)
+{
+    struct once_message last = {
+        .topic = queue->topic,
+        .broker = queue->broker,
+        .queue = queue->id,
+        .offset = end - 1,
+        .floor = end - 1,
+    };
+    struct once_answer answer = {0};
+    struct once_run *run = NULL;
+    if (once_begin(once, &last, &run, &answer) == ONCE_RUN)
+        (void)once_end(run, ONCE_DONE, &answer);
+    *why = answer.why;
+    return answer.verdict == ONCE_ACK ? ONCE_OK : ONCE_STORE;
+}
+
+static int take_to(const struct taking *taking, int64_t *start, struct once_error *why)
+{
+    const struct omq_queue *queue = &taking->lane->queue;
+    struct once *once = taking->exact->once;
+    int code =
+        once_queue_take(once, queue->topic, queue->broker, queue->id, taking->offset, start, why);
+    if (code || taking->how != TAKE_ORDERED)
+        return code;
+    if (*start > taking->offset)
+        client_log(taking->exact->client, OMQ_WARN,
+                   "%s:%d of topic %s goes on at offset %lld: the database says that what is "
+                   "before it is done, so that does not run again",
+                   queue->broker, queue->id, queue->topic, (long long)*start);
+    if (*start >= taking->offset)
+        return code;
+    *start = taking->offset;
+    return pass_over(once, queue, taking->offset, why);
+}
+
 static void take_run(struct task *task)
 {
     struct taking *taking = list_entry(task, struct taking, task);
@@ -361,8 +407,7 @@ static void take_run(struct task *task)
     struct omq_client *client = taking->exact->client;
     struct once_error why;
     int64_t start;
-    int code = once_queue_take(taking->exact->once, queue->topic, queue->broker, queue->id,
-                               taking->offset, &start, &why);
+    int code = take_to(taking, &start, &why);
     taking->known = !code;
     if (code)
         client_log(client, OMQ_WARN, "where to begin in %s:%d of topic %s is not known yet: %s",
@@ -372,7 +417,7 @@ static void take_run(struct task *task)
     loop_post(client->loop, &taking->post);
 }
 
-bool exact_take(struct lane *lane, int64_t offset,
+bool exact_take(struct lane *lane, int64_t offset, enum take how,
                 void (*then)(struct lane *lane, bool known, int64_t offset))
 {
     struct omq_consumer *consumer = lane->consumer;
@@ -384,10 +429,28 @@ bool exact_take(struct lane *lane, int64_t offset,
     taking->lane = lane;
     taking->exact = exact_hold(consumer->exact);
     taking->offset = offset;
+    taking->how = how;
     taking->then = then;
     lane->out++;
     lane->taking = true;
     consumer->running++;
     hands_give(consumer->hands, &taking->task);
     return true;
+}
+
+static bool is_take(struct task *task, void *user)
+{
+    (void)user;
+    return task->run == take_run;
+}
+
+/* They may stand behind handlers that never return. */
+void exact_recall(struct omq_consumer *consumer)
+{
+    struct list tasks;
+    list_init(&tasks);
+    if (consumer->exact && consumer->hands)
+        hands_recall(consumer->hands, is_take, NULL, &tasks);
+    while (!list_empty(&tasks))
+        taken(&list_entry(list_pop(&tasks), struct taking, task.link)->post);
 }

@@ -211,12 +211,49 @@ void lane_move(struct lane *lane, int64_t offset)
     offset_tell(lane);
 }
 
-void lane_reset(struct lane *lane, int64_t offset)
+static void lane_hang_up(struct lane *lane)
 {
     if (lane->calling && !lane->call.ending) {
         call_cancel(lane->consumer->client, &lane->call);
         lane->calling = false;
     }
+}
+
+void lane_ask_again(struct lane *lane)
+{
+    lane_hang_up(lane);
+    lane->started = false;
+}
+
+static void reset_taken(struct lane *lane, bool known, int64_t offset)
+{
+    if (known)
+        lane_move(lane, offset);
+    else
+        client_log(lane->consumer->client, OMQ_ERROR,
+                   "%s:%d of topic %s is not reset, since the database cannot be asked: order it "
+                   "again",
+                   lane->queue.broker, lane->queue.id, lane->queue.topic);
+    lane_go(lane);
+}
+
+/* By offset the database must agree: its place counts, also after a restart. */
+static void reset_exactly(struct lane *lane, int64_t offset)
+{
+    if (!lane->taking)
+        lane_ask_again(lane);
+    work_recall(lane->consumer, lane); /* the hands shall ask now, not after all that */
+    if (lane->taking || !exact_take(lane, offset, TAKE_ORDERED, reset_taken))
+        reset_taken(lane, false, 0);
+}
+
+void lane_reset(struct lane *lane, int64_t offset)
+{
+    if (exact_by_offset(lane->consumer->exact)) {
+        reset_exactly(lane, offset);
+        return;
+    }
+    lane_hang_up(lane);
     lane_move(lane, offset);
     lane_go(lane);
 }
@@ -465,6 +502,49 @@ static void pull_lost(struct lane *lane, const struct answer *answer)
         route_of_sub(sub);
 }
 
+/* By offset. H-35: of a queue that ends before what is done, new messages would count as done. Else
+ * an operator has set the group back, which changes nothing of what is done; or forwards, or the
+ * broker has nothing before `next` any more. */
+static void pull_moved_exactly(struct lane *lane, const struct answer *answer, int64_t next)
+{
+    struct omq_client *client = lane->consumer->client;
+    int64_t end;
+    bool early = bytes_to_i64(head_field(answer->head, BYTES("maxOffset")), &end) && end >= 0 &&
+                 lane->next > end;
+    if (early)
+        client_log(
+            client, OMQ_ERROR,
+            "%s:%d of topic %s ends at offset %lld, but the database says that all before "
+            "%lld is done: nothing of this queue runs. If the broker has lost or emptied it, "
+            "delete its row among the places and start this consumer again",
+            lane->queue.broker, lane->queue.id, lane->queue.topic, (long long)end,
+            (long long)lane->next);
+    else if (next < lane_offset(lane))
+        client_log(client, OMQ_WARN,
+                   "%s:%d of topic %s is not set back to offset %lld: the database says that all "
+                   "before %lld is done",
+                   lane->queue.broker, lane->queue.id, lane->queue.topic, (long long)next,
+                   (long long)lane_offset(lane));
+    else {
+        reset_exactly(lane, next);
+        return;
+    }
+    lane_rest(lane, early ? REST_TROUBLE_MS : REST_FULL_MS);
+}
+
+static void pull_moved(struct lane *lane, const struct answer *answer, int64_t next)
+{
+    if (exact_by_offset(lane->consumer->exact)) {
+        pull_moved_exactly(lane, answer, next);
+        return;
+    }
+    client_log(lane->consumer->client, OMQ_WARN,
+               "%s:%d of topic %s goes on at offset %lld instead of %lld", lane->queue.broker,
+               lane->queue.id, lane->queue.topic, (long long)next, (long long)lane->next);
+    lane_move(lane, next);
+    lane_go(lane);
+}
+
 static void pulled(struct call *call, const struct answer *answer)
 {
     struct lane *lane = list_entry(call, struct lane, call);
@@ -491,11 +571,7 @@ static void pulled(struct call *call, const struct answer *answer)
         not_found(lane, next);
         break;
     case RES_PULL_OFFSET_MOVED:
-        client_log(lane->consumer->client, OMQ_WARN,
-                   "%s:%d of topic %s goes on at offset %lld instead of %lld", lane->queue.broker,
-                   lane->queue.id, lane->queue.topic, (long long)next, (long long)lane->next);
-        lane_move(lane, next);
-        lane_go(lane);
+        pull_moved(lane, answer, next);
         break;
     default:
         pull_refused(lane, answer);

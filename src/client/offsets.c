@@ -52,7 +52,7 @@ static void begin_at(struct lane *lane, int64_t offset)
 {
     if (!exact_by_offset(lane->consumer->exact))
         begin_known(lane, offset);
-    else if (!exact_take(lane, offset, begin_taken))
+    else if (lane->consumer->closing || !exact_take(lane, offset, TAKE_KNOWN, begin_taken))
         lane_rest(lane, REST_TROUBLE_MS);
 }
 

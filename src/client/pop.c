@@ -15,7 +15,9 @@
  * topic of it.
  *
  * A message that fails is made invisible for longer, on a ladder; after max_attempts it becomes a
- * dead letter and is acknowledged. One whose time is over is nobody's business here any more. */
+ * dead letter and is acknowledged. One whose time is over is nobody's business here any more. One
+ * that is to come later without an attempt waits here, if it is ours for long enough after that:
+ * the broker would count an attempt. */
 #include "client/consumer_int.h"
 
 #include <inttypes.h>
@@ -310,6 +312,14 @@ static int64_t hidden_ms(const struct held *held, uint64_t now_ns, bool failed)
     return failed ? ladder_ms(held->reconsumed) : rest_ms > 1000 ? rest_ms : 1000;
 }
 
+/* Half of its time shall be left for the handler. */
+static bool waits_here(const struct lane *lane, const struct held *held)
+{
+    uint64_t half_ns = (uint64_t)lane->consumer->options.invisible_ms * 500000;
+    return !held->done && lane->state != LANE_DROPPED && !lane->consumer->closing &&
+           held->rest_ns + half_ns < held->until_ns;
+}
+
 void pop_over(struct lane *lane, struct held *held, int outcome)
 {
     uint64_t now_ns = clock_ns(lane->consumer->client->clock);
@@ -320,6 +330,10 @@ void pop_over(struct lane *lane, struct held *held, int outcome)
         (failed && (held->damaged || held->reconsumed >= lane->consumer->options.max_attempts));
     if (ours && dead && work_bury(lane, held))
         return; /* acknowledged when it is a dead letter */
+    if (outcome == OUTCOME_LATER && waits_here(lane, held)) {
+        held_wait(lane, held);
+        return;
+    }
     if (ours && outcome == OUTCOME_DONE)
         word_say(lane, held, REQ_ACK_MESSAGE, 0);
     else if (ours)

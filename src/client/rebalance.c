@@ -336,16 +336,6 @@ struct locking {
     uint8_t body[];
 };
 
-/* It was not ours for a while, and another may have come further. */
-static void lane_ask_again(struct lane *lane)
-{
-    if (lane->calling && !lane->call.ending) {
-        call_cancel(lane->consumer->client, &lane->call);
-        lane->calling = false;
-    }
-    lane->started = false;
-}
-
 static void locked(struct omq_consumer *consumer, const char *broker, struct bytes body)
 {
     struct arena arena;

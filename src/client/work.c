@@ -7,6 +7,7 @@
 #define EXPIRED_LEVEL 3 /* the delay of a message whose handler takes too long */
 #define EXPIRED_LOOKS 16
 #define DEAD_LEVEL    (-1) /* no further try: a dead letter */
+#define TAKE_AGAIN_MS 2000
 
 static void lane_give(struct lane *lane);
 static void batch_run(struct task *task);
@@ -124,7 +125,7 @@ static void lane_give(struct lane *lane)
         return;
     list_each(k, &lane->held) {
         struct held *held = list_entry(k, struct held, link);
-        if (held->taken)
+        if (held->taken || held->returning)
             continue;
         if (held->rest_ns > now) {
             lane_wake(lane, held->rest_ns);
@@ -192,8 +193,6 @@ static void batch_expand(struct omq_batch *batch)
     for (size_t i = 0; i < batch->n; i++)
         batch->messages[i] = &batch->held[i]->delivery;
     batch->readable = readable;
-    if (batch->exact)
-        exact_begin(batch);
 }
 
 /* The application is done with it. */
@@ -220,9 +219,24 @@ static void batch_free(struct omq_batch *batch)
 /* True: the loop waits for it. False: it was left, and is freed. */
 static bool batch_over(struct omq_batch *batch)
 {
-    int out = BATCH_OUT;
-    if (atomic_compare_exchange_strong(&batch->state, &out, BATCH_OVER))
+    int taken = BATCH_TAKEN;
+    if (atomic_compare_exchange_strong(&batch->state, &taken, BATCH_OVER))
         return true;
+    batch_free(batch);
+    return false;
+}
+
+/* What libonce lets pass becomes the application's. False: closing did not wait for that; nothing
+ * of it has run, and it is freed. */
+static bool batch_admit(struct omq_batch *batch)
+{
+    atomic_store(&batch->state, BATCH_ASKING);
+    if (batch->exact)
+        exact_begin(batch);
+    int asking = BATCH_ASKING;
+    if (atomic_compare_exchange_strong(&batch->state, &asking, BATCH_TAKEN))
+        return true;
+    batch_judge(batch, OMQ_LATER, 0); /* its claims are given up */
     batch_free(batch);
     return false;
 }
@@ -230,14 +244,16 @@ static bool batch_over(struct omq_batch *batch)
 static void batch_run(struct task *task)
 {
     struct omq_batch *batch = list_entry(task, struct omq_batch, task);
-    struct omq_consumer *consumer = batch->consumer;
+    struct omq_consumer *consumer = batch->consumer; /* which may be gone once it is admitted */
+    const struct omq_consumer_options o = consumer->options;
     size_t done = 0;
     int result = OMQ_LATER;
     batch_begin(batch);
     batch_expand(batch);
+    if (!batch_admit(batch))
+        return;
     if (batch->readable > 0)
-        result = consumer->options.handle(consumer->options.user, batch->messages, batch->readable,
-                                          &done);
+        result = o.handle(o.user, batch->messages, batch->readable, &done);
     batch_judge(batch, result, done);
     if (batch_over(batch))
         loop_post(consumer->client->loop, &batch->post);
@@ -253,7 +269,7 @@ void held_finish(struct lane *lane, struct held *held)
 }
 
 /* It stays here, and is given away once more; this was no attempt. */
-static void held_wait(const struct lane *lane, struct held *held)
+void held_wait(const struct lane *lane, struct held *held)
 {
     held->taken = false;
     if (atomic_exchange_explicit(&held->begun_ns, 0, memory_order_relaxed))
@@ -278,7 +294,7 @@ static bool retries_here(const struct omq_consumer *consumer)
 struct back {
     struct call call;
     struct lane *lane;
-    struct held *held; /* NULL: the time-out has let it go already */
+    struct held *held; /* NULL: its handler still has it, and may be back before the answer */
     int64_t position;
     int32_t level, max;
     bool last; /* it becomes a dead letter */
@@ -297,6 +313,25 @@ static void put_back(const struct call *call, struct frame_out *f)
     frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
 }
 
+/* The broker has it, and its handler takes too long or has failed meanwhile: it is let go here.
+ * Until the broker has it, nobody but this process knows that it is not done. */
+static void late_returned(struct lane *lane, int64_t position, bool taken_back)
+{
+    list_each(k, &lane->held) {
+        struct held *held = list_entry(k, struct held, link);
+        if (!held->returning || held->position != position)
+            continue;
+        held->returning = false;
+        if (taken_back)
+            held_forget(lane, held);
+        if (!taken_back || held->taken)
+            return; /* to be tried again; or whoever works on it frees it */
+        atomic_fetch_sub_explicit(&lane->consumer->client->stats.waiting, 1, memory_order_relaxed);
+        held_free(held);
+        return;
+    }
+}
+
 static void back_done(struct call *call, const struct answer *answer)
 {
     struct back *back = list_entry(call, struct back, call);
@@ -312,6 +347,8 @@ static void back_done(struct call *call, const struct answer *answer)
                    "a message of %s:%d of topic %s could not be given back; it is tried again here",
                    lane->queue.broker, lane->queue.id, lane->queue.topic);
     }
+    if (!held)
+        late_returned(lane, back->position, taken_back);
     if (held && taken_back && !held->done && exact_by_offset(consumer->exact)) {
         held->buried = true; /* a dead letter, but the database does not know yet */
         held_wait(lane, held);
@@ -377,6 +414,8 @@ static void held_failed(struct lane *lane, struct held *held)
             clock_ns(consumer->client->clock) + (uint64_t)consumer->options.suspend_ms * 1000000;
     if (held->done || lane->state == LANE_DROPPED) {
         held_finish(lane, held); /* it comes again by itself, to whoever has the queue now */
+    } else if (held->returning) {
+        held_again(lane, held); /* the broker's answer decides */
     } else if (!here && (consumer->reads || consumer->options.spread == OMQ_BROADCAST)) {
         client_log(consumer->client, OMQ_WARN, "message %s of topic %s is passed over",
                    held->delivery.id, held->delivery.queue.topic);
@@ -456,12 +495,26 @@ enum err work_direct(struct omq_consumer *consumer, struct held *held, struct as
     return OK;
 }
 
+/* By offset: whoever took the queue has it, or had it for a moment; the next round of rebalancing
+ * tells. If it is ours, it is taken again. */
+static void lane_take_again(struct lane *lane)
+{
+    struct omq_consumer *consumer = lane->consumer;
+    if (lane->state == LANE_DROPPED || !lane->started || lane->taking || consumer->closing)
+        return;
+    client_log(consumer->client, OMQ_WARN, "%s:%d of topic %s was taken by another member",
+               lane->queue.broker, lane->queue.id, lane->queue.topic);
+    lane_ask_again(lane);
+    lane_rest(lane, TAKE_AGAIN_MS);
+    rebalance(consumer);
+}
+
 static void batch_back(struct post *post)
 {
     struct omq_batch *batch = list_entry(post, struct omq_batch, post);
     struct omq_consumer *consumer = batch->consumer;
     struct lane *lane = batch->lane;
-    bool failed = false;
+    bool failed = false, lost = batch->lost;
     consumer->running++; /* ours, until we are done with it */
     consumer_trace(batch);
     if (batch->direct)
@@ -470,6 +523,8 @@ static void batch_back(struct post *post)
         failed |= held_over(lane, batch->held[i]);
     batch_gone(batch);
     lane->consumed_ms = clock_ms(consumer->client->clock);
+    if (lost)
+        lane_take_again(lane);
     if (lane->state != LANE_DROPPED && consumer->options.ordered && failed) {
         lane->suspended = true;
         lane_wake(lane, clock_ns(consumer->client->clock) +
@@ -534,13 +589,27 @@ void work_recall(struct omq_consumer *consumer, const struct lane *lane)
         recall(consumer, lane);
 }
 
-/* What it works on is not done, and comes again: its lanes do not rise beyond it. */
-void work_abandon(struct omq_consumer *consumer)
+static bool batch_leave(struct omq_batch *batch)
 {
+    int state = atomic_load(&batch->state);
+    while (state != BATCH_OVER)
+        if (atomic_compare_exchange_weak(&batch->state, &state, BATCH_LEFT))
+            return true;
+    return false;
+}
+
+/* What it works on is not done, and comes again: its lanes do not rise beyond it. */
+bool work_abandon(struct omq_consumer *consumer)
+{
+    bool all = true;
     recall(consumer, NULL);
     list_each(k, &consumer->batches) {
         struct omq_batch *batch = list_entry(k, struct omq_batch, all);
         struct lane *lane = batch->lane;
+        if (atomic_load(&batch->state) == BATCH_OUT) {
+            all = false; /* whoever makes it ready needs the consumer */
+            continue;
+        }
         for (size_t i = 0; i < batch->n; i++) { /* before it may be freed */
             struct held *held = batch->held[i];
             if (held->done)
@@ -549,20 +618,20 @@ void work_abandon(struct omq_consumer *consumer)
             held_forget(lane, held);
         }
         list_remove(&batch->all);
-        int out = BATCH_OUT;
-        if (!atomic_compare_exchange_strong(&batch->state, &out, BATCH_LEFT))
+        if (!batch_leave(batch))
             continue; /* it is on its way back just now */
         lane->out--;
         consumer->running--;
         consumer->stuck += consumer->hands != NULL;
         lane_idle(lane);
     }
+    return all;
 }
 
 /* ---- handlers that take too long ---- */
 
-/* The message is given back and let go, so that the queue's offset can move on; whoever still works
- * on it may finish, and then its effect may happen twice. */
+/* The message is given back and, once the broker has it, let go, so that the queue's offset can
+ * move on; whoever still works on it may finish, and then its effect may happen twice. */
 static void lane_expire(struct lane *lane, uint64_t now, uint64_t patience)
 {
     const struct omq_consumer *consumer = lane->consumer;
@@ -572,19 +641,23 @@ static void lane_expire(struct lane *lane, uint64_t now, uint64_t patience)
         uint64_t begun = atomic_load_explicit(&held->begun_ns, memory_order_relaxed);
         if (looks-- == 0 || !held->taken || begun == 0 || now - begun < patience)
             break;
+        if (held->returning)
+            continue;
         if (!send_back(lane, NULL, held, EXPIRED_LEVEL))
             break;
+        held->returning = true;
         client_log(consumer->client, OMQ_WARN,
                    "message %s is given back: its handler has worked on it for %d s",
                    held->delivery.id, consumer->options.timeout_ms / 1000);
-        held_forget(lane, held);
     }
 }
 
+/* By offset a message is known by its place: what the broker takes back would be another message,
+ * with an effect of its own. */
 void work_expire(struct omq_consumer *consumer)
 {
     if (consumer->options.ordered || consumer->options.pop || consumer->reads ||
-        consumer->options.spread != OMQ_CLUSTER)
+        consumer->options.spread != OMQ_CLUSTER || exact_by_offset(consumer->exact))
         return;
     uint64_t now = clock_ns(consumer->client->clock);
     uint64_t patience = (uint64_t)consumer->options.timeout_ms * 1000000;
@@ -648,7 +721,9 @@ int consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batc
         batch = list_entry(first, struct omq_batch, link);
         batch_begin(batch);
         batch_expand(batch);
-        if (batch->readable == 0) /* nothing for the application */
+        if (!batch_admit(batch))
+            batch = NULL;
+        else if (batch->readable == 0) /* nothing for the application */
             omq_batch_finish(take(&batch), OMQ_LATER, 0);
     }
     bool shut = consumer->shut;

@@ -144,6 +144,25 @@ def _():
         tap.equal(len(scene.broker.of(BACK)), 1, "given back")
 
 
+@tap.test("DS-2 a broker that does not take it: the offset stays, it is asked again; and what fails meanwhile is tried here")
+def _():
+    tries = []
+
+    def other(request):
+        if request.code != BACK:
+            return fake
+        tries.append(1)
+        return reply(code=1, remark="no") if len(tries) == 1 else reply()
+    records = found(record(0, b"hang"), record(1, b"b"), next_=2)
+    with Scene(then(records), other=other, hang_at="hang", consume_timeout_ms=500) as scene:
+        scene.broker.wait(BACK)
+        process.wait_until(lambda: "b" in scene.bodies(), 10, "the one behind")
+        scene.broker.wait(BACK, 2)
+        tap.check(max(scene.told(), default=0) == 0 or len(tries) == 2, "told %s" % scene.told())
+        process.wait_until(lambda: max(scene.told(), default=0) == 2, 10, "the offset moves on")
+        scene.puppet.call("release")
+
+
 @tap.test("members that make no sense leave things as they are")
 def _():
     bodies = [b"", b"{", b"{\"consumerIdList\":5}", b"{\"consumerIdList\":[5,null,{}]}", b"[" * 10000]

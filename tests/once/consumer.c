@@ -10,6 +10,7 @@
  *
  *     sleep=MS fail=PERCENT     what a handler does before its effect
  *     hang=KEY                  the handler of that message says "at KEY" and never returns
+ *     linger=MS                 stays after everything was closed, and says how often it was called
  */
 #include "business.h"
 #include "once.h"
@@ -26,7 +27,7 @@
 #include <unistd.h>
 
 static const char *url, *file, *hang;
-static int mode, sleep_ms, fail_percent;
+static int mode, sleep_ms, fail_percent, linger_ms;
 static _Atomic unsigned dice = 1;
 static _Atomic unsigned long handled;
 
@@ -59,7 +60,7 @@ static int handle(void *user, const struct omq_delivery *const *messages, size_t
     (void)user;
     for (; *done < n; ++*done) {
         const struct omq_delivery *d = messages[*done];
-        struct timespec pause = {.tv_nsec = sleep_ms * 1000000L};
+        struct timespec pause = {sleep_ms / 1000, sleep_ms % 1000 * 1000000L};
         atomic_fetch_add(&handled, 1);
         if (hang && strcmp(hang, d->keys) == 0) {
             printf("at %s\n", d->keys);
@@ -111,6 +112,12 @@ static void set(const char *pair, struct omq_consumer_options *o, struct once_op
         sleep_ms = (int)strtol(value, NULL, 10);
     else if (is(pair, "fail", &value))
         fail_percent = (int)strtol(value, NULL, 10);
+    else if (is(pair, "timeout", &value))
+        o->timeout_ms = (int)strtol(value, NULL, 10);
+    else if (is(pair, "close", &value))
+        o->close_ms = (int)strtol(value, NULL, 10);
+    else if (is(pair, "linger", &value))
+        linger_ms = (int)strtol(value, NULL, 10);
     else if (is(pair, "hang", &value))
         hang = value;
     else
@@ -165,5 +172,12 @@ int main(int argc, char **argv)
     numbers(omq_consumer_once(consumer));
     omq_consumer_close(consumer);
     omq_client_close(client);
+    if (linger_ms) {
+        puts("closed");
+        (void)fflush(stdout);
+        struct timespec pause = {linger_ms / 1000, linger_ms % 1000 * 1000000L};
+        (void)nanosleep(&pause, NULL);
+        printf("called %lu\n", atomic_load(&handled));
+    }
     return 0;
 }
