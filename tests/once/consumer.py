@@ -142,6 +142,24 @@ def _():
     consumer.close()
 
 
+@tap.test("H-8 pop: what is being done elsewhere waits here, and the broker counts no attempt")
+def _():
+    scene = Scene()
+    worker = stage.Worker(stage.store(), "lease", scene.group, expiry=4000)
+    tap.equal(worker.begin("k").verdict, "RUN", "verdict")
+    scene.send(["k"])
+    consumer = scene.start(pop=1)
+    process.wait_until(lambda: consumer.numbers()["busy"] >= 2, 30, "told later, twice")
+    tap.equal(worker.end("failed").verdict, "RETRY", "verdict")
+    process.wait_until(lambda: scene.effects() == {"k": 1}, 60, "the effect")
+    with r.Client(scene.daemon.broker) as client:
+        for name in ("%%RETRY%%%s_%s" % (scene.group, scene.topic), "%%RETRY%%%s+%s" % (scene.group, scene.topic)):
+            end = client.request(r.GET_MAX_OFFSET, {"topic": name, "queueId": 0})
+            tap.check(end.code != r.SUCCESS or int(end.ext["offset"]) == 0, "it went through " + name)
+    consumer.close()
+    worker.close()
+
+
 @tap.test("H-11 the store is down: nothing runs, no attempt is counted, nothing becomes a dead letter, and then all run")
 def _():
     if not stage.SERVER:
