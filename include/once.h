@@ -59,6 +59,9 @@
  * time. The module has one thread of its own for each struct once (two with a store that shares
  * commits), which renews claims and sweeps the store; it runs no code of yours but `log`.
  *
+ * Processes. A struct once belongs to the process that opened it: a child made by fork() touches
+ * none of its parent's, not even to close it, and opens its own.
+ *
  * Time. Whether a claim has expired is judged by the store's clock, never by this machine's.
  */
 #ifndef ONCE_H

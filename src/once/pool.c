@@ -127,13 +127,21 @@ static enum err wait_for_gate(struct pool *pool, uint64_t until_ns, struct fault
     return OK;
 }
 
+static void place_free(struct pool *pool)
+{
+    pool->n--;
+    (void)pthread_cond_signal(&pool->news);
+}
+
 /* With the key. */
 static enum err connect_new(struct pool *pool, uint64_t until_ns, struct conn **out,
                             struct fault *why)
 {
-    if (pool->gate.since_ns != 0 && wait_for_gate(pool, until_ns, why) != OK)
+    pool->n++; /* its place, also while it waits: others come meanwhile */
+    if (pool->gate.since_ns != 0 && wait_for_gate(pool, until_ns, why) != OK) {
+        place_free(pool);
         return ERR_IO;
-    pool->n++;
+    }
     struct fault fault = {0};
     leave(pool);
     enum err err = pool->driver->connect(pool->store, out, &fault);
@@ -142,8 +150,7 @@ static enum err connect_new(struct pool *pool, uint64_t until_ns, struct conn **
         gate_open(&pool->gate);
         return OK;
     }
-    pool->n--;
-    (void)pthread_cond_signal(&pool->news);
+    place_free(pool);
     gate_shut(&pool->gate, wait_now_ns());
     pool->last = fault;
     if (why)
