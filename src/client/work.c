@@ -407,15 +407,14 @@ static void held_failed(struct lane *lane, struct held *held)
     const struct omq_consumer *consumer = lane->consumer;
     bool dead = held->damaged || held->outcome == OUTCOME_DEAD;
     bool more = consumer->reads || held->reconsumed < consumer->options.max_attempts;
-    bool here = retries_here(consumer) && more && !dead;
+    bool here = held->returning /* the broker's answer decides */ ||
+                (retries_here(consumer) && more && !dead);
     bool last = dead || retries_here(consumer);
     if (here && exact_by_offset(consumer->exact))
         held->rest_ns =
             clock_ns(consumer->client->clock) + (uint64_t)consumer->options.suspend_ms * 1000000;
     if (held->done || lane->state == LANE_DROPPED) {
         held_finish(lane, held); /* it comes again by itself, to whoever has the queue now */
-    } else if (held->returning) {
-        held_again(lane, held); /* the broker's answer decides */
     } else if (!here && (consumer->reads || consumer->options.spread == OMQ_BROADCAST)) {
         client_log(consumer->client, OMQ_WARN, "message %s of topic %s is passed over",
                    held->delivery.id, held->delivery.queue.topic);
