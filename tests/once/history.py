@@ -34,6 +34,8 @@ def make_trouble(dice, daemon, consumers, start):
         daemon.kill9()
         daemon.start()
         return "broker"
+    for each in consumers:      # who finds no store when it begins may give up
+        each.wait_ready()
     stage.store().kill9()
     time.sleep(dice.random())
     stage.store().start()

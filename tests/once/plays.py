@@ -65,9 +65,12 @@ class Consumer:
         command = [os.environ["CONSUMER"], daemon.names, group, topic, stage.store().url, mode, file]
         command += ["%s=%s" % pair for pair in options.items()]
         self.child = process.Child("consumer", command, self.log, stdin=subprocess.PIPE)
+        self.ready = False
 
     def wait_ready(self):
-        tap.equal(self.child.read_line(60), "ready", "first line\n" + "\n".join(self.child.tail()))
+        if not self.ready:
+            tap.equal(self.child.read_line(60), "ready", "first line\n" + "\n".join(self.child.tail()))
+        self.ready = True
         return self
 
     def kill9(self):
@@ -79,7 +82,10 @@ class Consumer:
         return self._read()
 
     def _read(self):
-        line = self.child.wait_line(lambda text: text.startswith("handled=") and text, 60)
+        try:
+            line = self.child.wait_line(lambda text: text.startswith("handled=") and text, 60)
+        except process.Failed as failed:
+            raise process.Failed("%s\n%s" % (failed, "\n".join(self.child.tail()))) from None
         return {key: int(value) for key, value in (pair.split("=") for pair in line.split())}
 
     def close(self):
