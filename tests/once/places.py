@@ -41,7 +41,7 @@ class Scene:
             base.close()
 
     def effects(self):
-        return [row[0] for row in self.ask("SELECT k FROM effects WHERE k LIKE ?", self.topic + "-%")]
+        return [row[0] for row in self.ask("SELECT k FROM effects WHERE k LIKE ? ORDER BY rowid", self.topic + "-%")]
 
     def place(self):
         return self.ask("SELECT next FROM once_places WHERE name LIKE ?", self.topic + "@%")[0][0]
@@ -72,15 +72,19 @@ def _():
 
 @tap.test("H-29 ONCE_OFFSET: who finds that another took its queue, and has it still, takes it again")
 def _():
-    scene = Scene()
-    scene.send(3)
-    consumer = scene.start()
-    scene.wait_effects(3)
-    scene.ask("UPDATE once_places SET epoch = epoch + 1000 WHERE name LIKE ?", scene.topic + "@%")
-    scene.send(3)
-    scene.wait_effects(6)
-    tap.equal(len(set(scene.effects())), 6, "different effects")
-    tap.equal(consumer.close()["first_runs"], 6, "first runs")
+    for ordered in (0, 1):
+        scene = Scene()
+        scene.send(3)
+        consumer = scene.start(ordered=ordered)
+        scene.wait_effects(3)
+        scene.ask("UPDATE once_places SET epoch = epoch + 1000 WHERE name LIKE ?", scene.topic + "@%")
+        scene.send(3)
+        scene.wait_effects(6)
+        tap.equal(len(set(scene.effects())), 6, "different effects")
+        if ordered:
+            places = [each.split("-k")[1].split("-")[0] for each in scene.effects()]
+            tap.equal(places, ["0", "1", "2", "3", "4", "5"], "in order")
+        tap.equal(consumer.close()["first_runs"], 6, "first runs")
 
 
 @tap.test("ONCE_OFFSET: an operator's reset forwards reaches the database; one backwards runs nothing twice")
