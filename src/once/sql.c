@@ -254,14 +254,22 @@ static int64_t row_state(const struct conn *c, const struct slot *slot)
 static int64_t keep_ms(const struct slot *slot)
 {
     const struct stored *after = &slot->after;
-    if (after->state != ONCE_CONSUMING)
-        return after->until_ms;
-    if (slot->op->kind == OP_CLAIM)
-        return add_ms(after->until_ms, slot->op->retention_ms);
     int64_t longer;
-    if (__builtin_sub_overflow(slot->keep_before_ms, slot->before.until_ms, &longer) || longer < 0)
-        longer = 0;
-    return add_ms(after->until_ms, longer);
+    if (after->state == ONCE_CONSUMING && slot->op->kind == OP_CLAIM)
+        return add_ms(after->until_ms, slot->op->retention_ms);
+    if (after->state == ONCE_CONSUMING) {
+        if (__builtin_sub_overflow(slot->keep_before_ms, slot->before.until_ms, &longer) ||
+            longer < 0)
+            longer = 0;
+        return add_ms(after->until_ms, longer);
+    }
+    /* A claim's row is kept for as long as the mark will be, and its expiry. Where that is hardly
+     * longer it stays as it is: an index entry that does not move is half of an UPDATE saved. */
+    if (slot->before.state != ONCE_ABSENT &&
+        !__builtin_sub_overflow(slot->keep_before_ms, after->until_ms, &longer) && longer >= 0 &&
+        longer <= slot->op->retention_ms / KEEP_LONGER)
+        return slot->keep_before_ms;
+    return after->until_ms;
 }
 
 static bool same(const struct slot *slot)

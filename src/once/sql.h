@@ -21,7 +21,8 @@
  * All but id, step, done, result, message (bytes) and name (text) are signed 64-bit numbers; tokens
  * and fingerprints are the same 64 bits. `until_ms` is when a claim or mark ends, `keep_ms` when
  * the sweep may take the row: later for a claim, since the steps of a process that died must be
- * there when its message comes again.
+ * there when its message comes again, and hardly later for a mark, where that spares the index a
+ * change.
  *
  * Columns that hold ids and names are binary: keys that differ in case, in trailing blanks or
  * behind the hundredth character differ (H-16, H-17). No statement ignores errors: a conflict is

@@ -179,11 +179,20 @@ static void two_operations_on_one_key_in_a_batch_follow_each_other(void **state)
 {
     struct rig rig;
     rig_open(&rig);
-    struct op first = op_of(OP_CLAIM, 1, 10), second = op_of(OP_CLAIM, 1, 20);
-    struct op *ops[] = {&first, &second};
-    assert_int_equal(sql_run(rig.conn, ops, 2, NULL), OK);
-    assert_int_equal((first.outcome == OUT_OK) + (second.outcome == OUT_OK), 1);
-    assert_int_equal((first.outcome == OUT_BUSY) + (second.outcome == OUT_BUSY), 1);
+    for (int keys = 1; keys <= 8; keys += 7) {
+        struct op ops[16];
+        struct op *list[16];
+        for (int i = 0; i < 2 * keys; i++) {
+            ops[i] = op_of(OP_CLAIM, 100 * keys + i / 2, i % 2 ? 20 : 10);
+            list[i] = &ops[i];
+        }
+        assert_int_equal(sql_run(rig.conn, list, 2 * (size_t)keys, NULL), OK);
+        for (int i = 0; i < 2 * keys; i += 2) {
+            enum op_outcome first = ops[i].outcome, second = ops[i + 1].outcome;
+            assert_int_equal((first == OUT_OK) + (second == OUT_OK), 1);
+            assert_int_equal((first == OUT_BUSY) + (second == OUT_BUSY), 1);
+        }
+    }
     rig_disconnect(&rig);
 }
 
@@ -277,6 +286,24 @@ static void a_sweep_takes_what_has_ended_and_nothing_else(void **state)
     assert_true(step_is(rig.conn, 240, "a", "x"));
     sweep.rows = 0;
     assert_int_equal(do_op(rig.conn, &sweep), OUT_OK);
+    rig_disconnect(&rig);
+}
+
+/* The row of a mark goes when it ends, or a little later if that is where the claim's row stood. */
+static void a_row_hardly_outlives_its_mark(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    for (int late = 0; late < 2; late++) {
+        struct op op = op_of(OP_CLAIM, 1, 10);
+        op.expiry_ms = late ? op.retention_ms / 100 : op.retention_ms / 2;
+        assert_int_equal(do_op(rig.conn, &op), OUT_OK);
+        int64_t claimed = rig_number(&rig, "SELECT keep_ms FROM {claims}");
+        assert_int_equal(ask(rig.conn, OP_FINISH, 1, 10), OUT_OK);
+        int64_t until = rig_number(&rig, "SELECT until_ms FROM {claims}");
+        assert_int_equal(rig_number(&rig, "SELECT keep_ms FROM {claims}"), late ? claimed : until);
+        assert_int_equal(ask(rig.conn, OP_FORGET, 1, 10), OUT_OK);
+    }
     rig_disconnect(&rig);
 }
 
@@ -466,6 +493,7 @@ static void another_unique_key_is_not_taken_for_a_duplicate(void **state)
         cmocka_unit_test(a_step_is_recorded_once_and_outlives_a_crash),                            \
         cmocka_unit_test(results_of_64_kib_fit_and_larger_ones_are_refused),                       \
         test_of_row("H-33", a_sweep_takes_what_has_ended_and_nothing_else),                        \
+        cmocka_unit_test(a_row_hardly_outlives_its_mark),                                          \
         test_of_row("H-13", an_emptied_store_is_noticed_and_can_be_accepted),                      \
         test_of_row("H-13", dropped_tables_are_an_emptied_store),                                  \
         cmocka_unit_test(missing_tables_are_told_unless_they_may_be_created),                      \

@@ -34,6 +34,7 @@
 #define SQL_ROUNDS  16             /* how often a lost race is run again */
 #define SQL_READ_IN SQL_PARAMS_MAX /* ids read by one statement */
 #define SWEEP_ROWS  100            /* by one transaction */
+#define KEEP_LONGER 64             /* a row may outlive its mark by such a part of its retention */
 #define WINDOW_SIZE 512            /* bytes */
 #define WINDOW_BITS (WINDOW_SIZE * 8)
 
