@@ -129,6 +129,13 @@ static void quiet(void *user, const PGresult *notice)
  * somebody's choice and stay. */
 static enum err settle(struct sql_conn *conn, int wait_ms, struct fault *why)
 {
+    /* Sets are joined with the table by its key, in the order of the set. A planner that has seen
+     * the table small would rather read all of it, in any order, and would keep to that while it
+     * grows. Only where no handler has statements of its own. */
+    static const char plan[] =
+        "SELECT set_config(name, CASE vartype WHEN 'bool' THEN 'off' ELSE 'force_generic_plan' "
+        "END, false) FROM pg_settings WHERE name IN ('enable_seqscan', 'enable_bitmapscan', "
+        "'enable_hashjoin', 'enable_mergejoin', 'plan_cache_mode')";
     char wait[16];
     snprintf(wait, sizeof wait, "%d", wait_ms > 0 ? wait_ms : 1);
     struct sql_call calls[] = {
@@ -138,11 +145,12 @@ static enum err settle(struct sql_conn *conn, int wait_ms, struct fault *why)
         {.text = "SELECT set_config('synchronous_commit', 'on', false)"
                  " WHERE current_setting('synchronous_commit') = 'off'"},
         {.text = "SELECT set_config('default_transaction_isolation', 'read committed', false)"},
+        {.text = plan},
     };
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+    size_t n = sizeof calls / sizeof calls[0], failed;
+    for (size_t i = 0; i < n; i++)
         calls[i].once = true;
-    size_t failed;
-    return pg_run(conn, calls, sizeof calls / sizeof calls[0], &failed, why);
+    return pg_run(conn, calls, conn->alone ? n : n - 1, &failed, why);
 }
 
 static void pg_disconnect(struct sql_conn *conn)
@@ -170,6 +178,7 @@ static enum err pg_connect(const struct store_settings *settings, struct sql_con
         return ERR_NO_MEMORY;
     int patience = settings->wait_ms < INT32_MAX / 4 ? settings->wait_ms * 4 : INT32_MAX;
     conn->silence_ms = patience > SILENCE_MIN ? patience : SILENCE_MIN;
+    conn->alone = !settings->transactions;
     conn->pg = start(settings->url);
     err = shake_hands(conn->pg, connect_ms, why);
     if (err)
@@ -360,6 +369,18 @@ const struct sql_engine sql_engine_pg = {
     .create = create,
     .insert_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
                     " fingerprint) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+    .insert_many = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
+                   " fingerprint) SELECT * FROM unnest(?::bytea[], ?::text[], ?::bigint[],"
+                   " ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[])"
+                   " ON CONFLICT (id) DO NOTHING RETURNING id",
+    .update_many = "UPDATE {claims} AS c SET state = u.state, token = u.token, fence = u.fence,"
+                   " until_ms = u.until_ms, keep_ms = u.keep_ms, fingerprint = u.fingerprint"
+                   " FROM unnest(?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[],"
+                   " ?::bigint[], ?::bytea[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[])"
+                   " AS u (state, token, fence, until_ms, keep_ms, fingerprint, id, old_state,"
+                   " old_token, old_fence, old_until) WHERE c.id = u.id AND c.state = u.old_state"
+                   " AND c.token = u.old_token AND c.fence = u.old_fence AND"
+                   " c.until_ms = u.old_until RETURNING c.id",
 };
 
 static enum err open_store(const struct store_settings *settings, struct store **out,

@@ -6,16 +6,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Types that we send and read; the numbers are those of pg_type and never change. */
-enum {
-    OID_BOOL = 16,
-    OID_BYTEA = 17,
-    OID_INT8 = 20,
-    OID_INT2 = 21,
-    OID_INT4 = 23,
-    OID_NUMERIC = 1700
-};
-
 int64_t pg_clock_ms(void)
 {
     struct timespec now;
@@ -158,7 +148,8 @@ static enum err sent_texts(struct sent *s, const struct sql_call *call, struct f
 }
 
 /* Numbers and bytes are sent as they are. A text is sent as text of a type that the server finds
- * out itself, so that it can be held against any column of a user's table. */
+ * out itself, so that it can be held against any column of a user's table. The types of a set's
+ * arrays stand in its text. */
 static enum err sent_make(struct sent *s, const struct sql_call *call, struct fault *why)
 {
     for (size_t i = 0; i < call->n_params; i++) {
@@ -172,7 +163,7 @@ static enum err sent_make(struct sent *s, const struct sql_call *call, struct fa
         } else if (v->type == SQL_BLOB) {
             if (v->bytes.len > INT32_MAX)
                 return ERR_TOO_BIG;
-            s->types[i] = OID_BYTEA;
+            s->types[i] = call->text == call->many ? 0 : OID_BYTEA;
             s->values[i] = v->bytes.len ? (const char *)v->bytes.at : "";
             s->lengths[i] = (int)v->bytes.len;
             s->formats[i] = 1;
@@ -418,14 +409,28 @@ static void read_end(struct sql_conn *conn)
         conn->dead = true;
 }
 
-static enum err send_all(struct sql_conn *conn, const struct sql_call *calls, size_t n,
-                         size_t *sent, struct fault *why)
+/* The first of the calls, and those that go with it: `*size`. */
+static enum err send_next(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t place,
+                          size_t *size, struct fault *why)
+{
+    *size = pg_set_size(conn, calls, n);
+    if (*size == 1)
+        return send_call(conn, calls, place, why);
+    cleanup(pg_set_clear) struct pg_set set;
+    pg_set_over(&set, calls, *size);
+    enum err err = pg_set_fill(&set);
+    return err ? err : send_call(conn, &set.call, place, why);
+}
+
+static enum err send_all(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *sent,
+                         struct fault *why)
 {
     static const struct sql_call begin = {.text = "BEGIN"};
     enum err err = conn->begin_due ? send_call(conn, &begin, SIZE_MAX, why) : OK;
     while (!err && *sent < n) {
-        err = send_call(conn, &calls[*sent], *sent, why);
-        *sent += !err;
+        size_t size;
+        err = send_next(conn, &calls[*sent], n - *sent, *sent, &size, why);
+        *sent += err ? 0 : size;
     }
     if (!conn->dead && !PQpipelineSync(conn->pg))
         return lost(conn, PQerrorMessage(conn->pg), why);
@@ -454,6 +459,17 @@ static void forget_unready(struct sql_conn *conn)
         conn->n_statements--;
 }
 
+static enum err read_next(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t place,
+                          size_t *size, struct fault *why)
+{
+    *size = pg_set_size(conn, calls, n);
+    if (*size == 1)
+        return read_call(conn, calls, place, why);
+    struct pg_set set;
+    pg_set_over(&set, calls, *size);
+    return read_call(conn, &set.call, place, why);
+}
+
 static enum err read_all(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
                          struct fault *why)
 {
@@ -464,9 +480,9 @@ static enum err read_all(struct sql_conn *conn, struct sql_call *calls, size_t n
             return err;
         conn->begin_due = false;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0, size; i < n; i += size) {
         *failed = i;
-        enum err err = read_call(conn, &calls[i], i, why);
+        enum err err = read_next(conn, &calls[i], n - i, i, &size, why);
         if (err)
             return err;
     }

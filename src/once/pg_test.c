@@ -185,6 +185,70 @@ static void commits_are_on_the_disk(void **state)
     (void)state;
 }
 
+/* A connection that a handler may get is planned for as the server likes; ours, by the key. */
+static void only_connections_of_our_own_have_their_plans_bent(void **state)
+{
+    for (int ours = 0; ours < 2; ours++) {
+        struct store_settings settings = settings_for(store_url());
+        settings.transactions = !ours;
+        struct sql_conn *conn = NULL;
+        struct fault why = {0};
+        good(dialect.engine->connect(&settings, &conn, &why), &why);
+        assert_int_equal(number_of(conn, "SELECT count(*) FROM pg_settings WHERE setting = 'off' "
+                                         "AND name IN ('enable_seqscan', 'enable_bitmapscan', "
+                                         "'enable_hashjoin', 'enable_mergejoin')"),
+                         ours ? 4 : 0);
+        bye(conn);
+    }
+    (void)state;
+}
+
+static bool add_line(void *user, const struct sql_value *columns, size_t n)
+{
+    char *plan = user;
+    size_t used = strlen(plan);
+    assert_int_equal(n, 1);
+    (void)snprintf(plan + used, 2000 - used, "%.*s|", (int)columns[0].bytes.len,
+                   (const char *)columns[0].bytes.at);
+    return true;
+}
+
+/* Of a table that the server knows nothing about, and of one that it knows to be small. The order
+ * of a set is that in which its rows are locked. */
+static void rows_are_found_by_the_key_in_the_order_of_the_set(void **state)
+{
+    struct store_settings settings = settings_for(store_url());
+    settings.transactions = false;
+    settings.table = "planned";
+    struct sql_conn *conn = NULL;
+    struct fault why = {0};
+    good(dialect.engine->connect(&settings, &conn, &why), &why);
+    for (const char *const *text = dialect.engine->create; *text; text++) {
+        cleanup(free_at) char *whole = sql_text(dialect.engine, settings.table, *text);
+        (void)done(conn, (struct sql_call){.text = whole, .once = true});
+    }
+    for (int known = 0; known < 2; known++) {
+        char plan[2000] = "", text[1500] = "EXPLAIN (COSTS OFF) ";
+        cleanup(free_at) char *update =
+            sql_text(dialect.engine, settings.table, dialect.engine->update_many);
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s", update);
+        struct sql_call call = {.text = text, .once = true, .row = add_line, .user = plan};
+        for (call.n_params = 0; call.n_params < 11; call.n_params++)
+            call.params[call.n_params] = words("{}");
+        (void)done(conn, call);
+        const char *outer = strstr(plan, "Function Scan on u");
+        assert_true(strstr(plan, "Nested Loop") && outer);
+        assert_non_null(strstr(outer, "Index Scan using planned_claims_pkey"));
+        if (!known)
+            (void)done(conn, (struct sql_call){.text = "INSERT INTO planned_claims SELECT "
+                                                       "int4send(i), '', 1, 1, 1, 1, 1, 1 FROM "
+                                                       "generate_series(1, 20) AS i"});
+        (void)done(conn, (struct sql_call){.text = "ANALYZE planned_claims"});
+    }
+    bye(conn);
+    (void)state;
+}
+
 static void a_silent_server_is_taken_for_gone(void **state)
 {
     struct sql_conn *conn = fresh();
@@ -230,6 +294,8 @@ int main(void)
         cmocka_unit_test(a_text_with_a_zero_byte_is_refused),
         cmocka_unit_test(types_of_a_text_may_change),
         cmocka_unit_test(commits_are_on_the_disk),
+        cmocka_unit_test(only_connections_of_our_own_have_their_plans_bent),
+        cmocka_unit_test(rows_are_found_by_the_key_in_the_order_of_the_set),
         cmocka_unit_test(a_silent_server_is_taken_for_gone),
         cmocka_unit_test(codes_have_their_meaning),
     };

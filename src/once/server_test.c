@@ -16,6 +16,8 @@ static const char *plain_create(const struct sql_engine *engine)
 }
 
 /* Other tables for each store. */
+static bool transactions = true;
+
 static void rig_settings(struct rig *rig)
 {
     static int stores;
@@ -23,9 +25,111 @@ static void rig_settings(struct rig *rig)
     assert_non_null(url);
     rig->engine = &ENGINE;
     rig->plain_create = plain_create(rig->engine);
-    rig->settings.transactions = true;
+    rig->settings.transactions = transactions;
     (void)snprintf(rig->url, sizeof rig->url, "%s", url);
     (void)snprintf(rig->table, sizeof rig->table, "Store_%d", stores++);
+}
+
+/* ---- a batch that meets others ---- */
+
+/* What each of eight keys is when a batch asks for it, and what comes of that. */
+enum { FRESH, FRESH_TOO, BUSY, DONE, EXPIRED, TAKEN, RENEWED, OURS, KINDS };
+#define BATCH (8 * KINDS)
+#define LATE  5 /* of the eight that are ours to finish, the one that another has taken */
+
+static struct rig *meeting;
+static bool met;
+
+static bool is_late(int key)
+{
+    return key == LATE * KINDS + OURS;
+}
+
+/* Others, after our batch has read and before it writes. */
+static void meet(void)
+{
+    met = true;
+    for (int key = 0; key < BATCH; key++) {
+        if (key % KINDS == TAKEN || is_late(key))
+            assert_int_equal(ask(meeting->other, OP_CLAIM, key, 30), OUT_OK);
+        if (key % KINDS == RENEWED)
+            assert_int_equal(ask(meeting->other, OP_RENEW, key, 20), OUT_OK);
+    }
+}
+
+static enum err meeting_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
+                            struct fault *why)
+{
+    bool writes = strncmp(calls[0].text, "INSERT", 6) == 0;
+    if (writes && meeting && !met)
+        meet();
+    return ENGINE.run(conn, calls, n, failed, why);
+}
+
+static void prepare_keys(struct rig *rig)
+{
+    for (int key = 0; key < BATCH; key++) {
+        int kind = key % KINDS;
+        if (kind == EXPIRED || kind == RENEWED)
+            assert_int_equal(ask(rig->other, OP_CLAIM, key, 20), OUT_OK);
+        if (is_late(key))
+            assert_int_equal(ask(rig->conn, OP_CLAIM, key, 10), OUT_OK);
+    }
+    time_passes(rig);
+    for (int key = 0; key < BATCH; key++) {
+        int kind = key % KINDS;
+        if (kind == BUSY || kind == DONE)
+            assert_int_equal(ask(rig->other, OP_CLAIM, key, 20), OUT_OK);
+        if (kind == DONE)
+            assert_int_equal(ask(rig->other, OP_FINISH, key, 20), OUT_OK);
+        if (kind == OURS && !is_late(key))
+            assert_int_equal(ask(rig->conn, OP_CLAIM, key, 10), OUT_OK);
+    }
+}
+
+static void each_of_a_batch_has_its_own_fate(void **state)
+{
+    static const enum op_outcome outcomes[] = {OUT_OK, OUT_OK,   OUT_BUSY, OUT_DONE,
+                                               OUT_OK, OUT_BUSY, OUT_BUSY, OUT_OK};
+    static const uint64_t holders[] = {10, 10, 20, 20, 10, 30, 20, 10};
+    static struct op ops[BATCH];
+    struct op *list[BATCH];
+    struct sql_engine engine = ENGINE;
+    struct rig rig;
+    engine.run = meeting_run;
+    met = false;
+    rig_open(&rig);
+    rig_disconnect(&rig);
+    rig.engine = &engine;
+    rig_connect(&rig);
+    prepare_keys(&rig);
+    for (int key = 0; key < BATCH; key++) {
+        ops[key] = op_of(key % KINDS == OURS ? OP_FINISH : OP_CLAIM, key, 10);
+        list[key] = &ops[key];
+    }
+    meeting = &rig;
+    assert_int_equal(sql_run(rig.conn, list, BATCH, NULL), OK);
+    meeting = NULL;
+    assert_true(met);
+    for (int key = 0; key < BATCH; key++) {
+        int kind = key % KINDS;
+        assert_int_equal(ops[key].outcome, is_late(key) ? OUT_LOST : outcomes[kind]);
+        uint64_t holder = is_late(key) ? 30 : holders[kind];
+        assert_int_equal(ask(rig.other, OP_RENEW, key, holder),
+                         kind == DONE || (kind == OURS && !is_late(key)) ? OUT_LOST : OUT_OK);
+        assert_int_equal(state_of(rig.other, key), kind == DONE || (kind == OURS && !is_late(key))
+                                                       ? ONCE_CONSUMED
+                                                       : ONCE_CONSUMING);
+        if (ops[key].outcome == OUT_OK && kind != OURS)
+            assert_int_equal(ops[key].fence, fence_of(rig.other, key));
+    }
+    rig_disconnect(&rig);
+}
+
+static int no_transactions(void **state)
+{
+    transactions = false;
+    return 0;
 }
 
 int main(void)
@@ -34,6 +138,12 @@ int main(void)
         SQL_CASES,
         SQL_PLACE_CASES,
         SQL_PLAIN_CASES,
+        cmocka_unit_test(each_of_a_batch_has_its_own_fate),
+        /* Connections that no handler gets may work in another way. */
+        cmocka_unit_test_setup(each_of_a_batch_has_its_own_fate, no_transactions),
+        cmocka_unit_test(outcomes_are_those_of_the_rules),
+        cmocka_unit_test(a_full_batch_answers_each_operation_by_itself),
+        cmocka_unit_test(two_operations_on_one_key_in_a_batch_follow_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,7 @@ enum err slot_insert(struct conn *c, struct slot *slot, struct fault *why)
     enum err err = conn_add(c, T_INSERT, slot, &call, why);
     if (err)
         return err;
+    call->many = c->store->texts[T_INSERT_MANY];
     call_bytes(call, slot->op->id, ONCE_ID_SIZE);
     call_text(call, slot->op->name);
     call_int(call, slot->row_after);
@@ -65,6 +66,7 @@ enum err slot_update(struct conn *c, struct slot *slot, struct fault *why)
     enum err err = conn_add(c, T_UPDATE, slot, &call, why);
     if (err)
         return err;
+    call->many = c->store->texts[T_UPDATE_MANY];
     call_int(call, slot->row_after);
     call_int(call, (int64_t)slot->after.token);
     call_int(call, slot->after.fence);

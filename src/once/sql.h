@@ -55,6 +55,10 @@ struct sql_value {
 struct sql_call {
     const char *text;
     bool once; /* text may be gone afterwards: do not remember it */
+    /* The same over a set, for an engine that makes one statement of several such calls: in place
+     * of each value stands an array, and the keys (the one BLOB among the values) of the rows that
+     * were written come back. NULL: there is none. */
+    const char *many;
     struct sql_value params[SQL_PARAMS_MAX];
     size_t n_params;
 
@@ -115,6 +119,9 @@ struct sql_engine {
      * this order) unless the id is there: `changed` is 0 then. The form differs between dialects:
      * ON CONFLICT (id) DO NOTHING. */
     const char *insert_claim;
+    /* `many` of insert_claim, and of the UPDATE in sql_text.c with its eleven values; may be NULL.
+     */
+    const char *insert_many, *update_many;
 };
 
 /* What `struct once_driver` of an engine consists of; in the engine's file (the engine itself is

@@ -71,6 +71,8 @@ enum sql_name {
     T_PLAIN_FIND,
     T_PLAIN_INSERT,
     T_PLAIN_DELETE,
+    T_INSERT_MANY, /* the engine's; NULL where it has none */
+    T_UPDATE_MANY,
     T_COUNT,
 };
 

@@ -13,7 +13,7 @@
 
 #define ROW "id, state, token, fence, until_ms, keep_ms, fingerprint"
 
-static const char *const texts[T_COUNT] = {
+static const char *const texts[T_INSERT_MANY] = {
     [T_CLOCK] = "SELECT {now}, number FROM {birth} WHERE one = 1",
     [T_BIRTH] = "INSERT INTO {birth} (one, number) VALUES (1, ?)",
     [T_INSERT] = NULL, /* the engine's */
@@ -136,9 +136,15 @@ char *sql_text(const struct sql_engine *engine, const char *table, const char *t
 
 enum err sql_texts_make(struct store *store)
 {
+    const struct sql_engine *engine = store->engine;
     for (int i = 0; i < T_COUNT; i++) {
-        const char *text = i == T_INSERT ? store->engine->insert_claim : texts[i];
-        store->texts[i] = sql_text(store->engine, store->settings.table, text);
+        const char *text = i == T_INSERT        ? engine->insert_claim
+                           : i == T_INSERT_MANY ? engine->insert_many
+                           : i == T_UPDATE_MANY ? engine->update_many
+                                                : texts[i];
+        if (!text)
+            continue;
+        store->texts[i] = sql_text(engine, store->settings.table, text);
         if (!store->texts[i])
             return ERR_NO_MEMORY;
     }
