@@ -200,25 +200,35 @@ static void my_rollback(struct sql_conn *conn)
 {
     bool nothing = conn->begin_due || !conn->transaction;
     ended(conn);
-    if (!nothing && !conn->dead && mariadb_tell(conn, "ROLLBACK", NULL) != OK)
+    if (nothing)
+        return;
+    conn->ready = false;
+    if (!conn->dead && mariadb_tell(conn, "ROLLBACK", NULL) != OK)
         conn->dead = true;
 }
 
 /* A deadlock in a statement of the handler has rolled back all of the transaction, the mark too. A
  * handler that went on is in another one by now, and committing that would leave half an effect
  * without a mark. The savepoint with which it began tells: it is gone with its transaction, and
- * where it cannot be released nothing is committed. */
+ * where it cannot be released nothing is committed. That of the next transaction is set in the same
+ * trip. (If only that fails, we say that the commit has failed and it has not: the message comes
+ * again and finds its mark.) */
 static enum err commit_if_ours(struct sql_conn *conn, struct fault *why)
 {
     static const char release[] = "RELEASE SAVEPOINT once";
-    static const char both[] = "BEGIN NOT ATOMIC RELEASE SAVEPOINT once; COMMIT; END";
-    enum err err = mariadb_tell(conn, conn->blocks ? both : release, why);
+    static const char all[] =
+        "BEGIN NOT ATOMIC RELEASE SAVEPOINT once; COMMIT; SAVEPOINT once; END";
+    enum err err =
+        conn->blocks ? mariadb_tell_again(conn, all, why) : mariadb_tell(conn, release, why);
     if (err && conn->blocks && !conn->dead && mysql_errno(conn->mysql) == ER_PARSE_ERROR) {
         conn->blocks = false; /* some modes speak another dialect */
         err = mariadb_tell(conn, release, why);
     }
+    if (!err && !conn->blocks)
+        return mariadb_tell(conn, "COMMIT", why);
+    conn->ready = !err;
     if (!err)
-        return conn->blocks ? OK : mariadb_tell(conn, "COMMIT", why);
+        return OK;
     if (!conn->dead && mysql_errno(conn->mysql) == ER_SP_DOES_NOT_EXIST)
         return fault_set(why, ERR_BUSY,
                          "MariaDB: the transaction was rolled back before its commit: a deadlock, "
@@ -234,6 +244,7 @@ static enum err my_commit(struct sql_conn *conn, struct fault *why)
     }
     if (conn->dead)
         return fault_set(why, ERR_IO, "MariaDB: the connection was lost before the commit");
+    conn->ready = false;
     enum err err;
     if (conn->spoiled)
         err = fault_set(why, ERR_INVALID,
@@ -307,6 +318,9 @@ static bool my_gone(struct sql_conn *conn, uint32_t instance)
 
 /* ---- dialect ---- */
 
+#define TEXT_OF(number)    TEXT_OF_IT(number)
+#define TEXT_OF_IT(number) #number
+
 static const char *const create[] = {
     "CREATE TABLE IF NOT EXISTS {claims} (\n"
     "    id          BINARY(32) NOT NULL PRIMARY KEY,\n"
@@ -365,6 +379,10 @@ const struct sql_engine sql_engine_mariadb = {
     .insert_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
                     " fingerprint) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
                     " ON DUPLICATE KEY UPDATE id = {claims}.id",
+    .insert_mark = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
+                   " fingerprint) SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM {birth}"
+                   " WHERE one = 1 AND number = ? AND ABS({now} - ?) < " TEXT_OF(
+                       SQL_GUESS_MS) " ON DUPLICATE KEY UPDATE id = {claims}.id",
 };
 
 static enum err open_store(const struct store_settings *settings, struct store **out,

@@ -12,6 +12,10 @@
  * outside of the transaction, which it has rolled back. So the session never commits by itself
  * (autocommit = 0): whatever came after is rolled back too, and a transaction in which something
  * has failed is `spoiled` and can only be rolled back, as in PostgreSQL.
+ *
+ * A handler's transaction begins with a savepoint, by which its commit knows it again. On MariaDB
+ * the commit before has set it already (`ready`), so that it costs no statement of its own; between
+ * transactions it holds no lock and no view of the data.
  */
 #ifndef ONCE_MARIADB_INT_H
 #define ONCE_MARIADB_INT_H
@@ -60,6 +64,7 @@ struct sql_conn {
     bool begin_due;   /* … and not sent yet */
     bool spoiled;     /* a statement in it has failed */
     bool savepoints;  /* each transaction begins with one: handlers will use it */
+    bool ready;       /* … and the next one's is set */
     bool handed_out;  /* a handler has used the connection in this transaction */
     bool dead;
 };
@@ -68,6 +73,8 @@ enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, si
                      struct fault *why);
 /* One statement without values, as it is. */
 enum err mariadb_tell(struct sql_conn *conn, const char *text, struct fault *why);
+/* The same, for a text that lives as long as the connection: it is prepared. */
+enum err mariadb_tell_again(struct sql_conn *conn, const char *text, struct fault *why);
 /* What the last error means, with the server's words. */
 enum err mariadb_error(struct sql_conn *conn, struct fault *why);
 

@@ -13,7 +13,7 @@
 static bool writes(const char *text)
 {
     return strncmp(text, "INSERT ", 7) == 0 || strncmp(text, "UPDATE ", 7) == 0 ||
-           strncmp(text, "DELETE ", 7) == 0;
+           strncmp(text, "DELETE ", 7) == 0 || strncmp(text, "BEGIN NOT ATOMIC ", 17) == 0;
 }
 
 MYSQL_STMT *mariadb_prepared(const struct sql_conn *conn, const struct sql_call *call)

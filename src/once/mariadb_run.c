@@ -365,12 +365,26 @@ enum err mariadb_tell(struct sql_conn *conn, const char *text, struct fault *why
     return err ? err : read_answer(conn, NULL, why);
 }
 
+enum err mariadb_tell_again(struct sql_conn *conn, const char *text, struct fault *why)
+{
+    struct sql_call call = {.text = text};
+    bool idle = !conn->dead && conn->mysql->status == MYSQL_STATUS_READY;
+    if (idle) /* else a handler has left rows unread, over which preparing would pass */
+        mariadb_prepare(conn, &call);
+    MYSQL_STMT *prepared = mariadb_prepared(conn, &call);
+    if (!idle || !prepared)
+        return mariadb_tell(conn, text, why);
+    enum err err = mariadb_send_prepared(conn, prepared, &call, why);
+    return err ? err : read_answer(conn, &call, why);
+}
+
 /* Outside of a transaction: all of them or none. One alone needs no second trip, since a COMMIT
  * after it failed commits nothing. */
 static void finish_alone(struct trip *t, size_t n)
 {
     struct sql_conn *conn = t->conn;
     enum err err = ERR_CLOSED; /* the end was not sent */
+    conn->ready = false;
     if (!t->err && n == 1)
         err = send_text(conn, "COMMIT", 6, t->why);
     read_sent(t);
@@ -395,7 +409,7 @@ enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, si
     for (size_t i = 0; i < n; i++)
         mariadb_prepare(conn, &calls[i]);
     struct trip t = {.conn = conn, .calls = calls, .why = why};
-    if (conn->begin_due && conn->savepoints) /* else the first statement begins it */
+    if (conn->begin_due && conn->savepoints && !conn->ready) /* else a statement begins it */
         send_first(&t, "SAVEPOINT once");
     conn->begin_due = false;
     while (t.sent < n && !t.err) {

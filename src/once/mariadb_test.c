@@ -127,6 +127,37 @@ static void a_handler_that_ends_the_transaction_is_told(void **state)
     (void)state;
 }
 
+/* Where the savepoint comes from the commit before, it tells just as well. */
+static void a_later_transaction_is_told_from_another_too(void **state)
+{
+    static const char *const ends[] = {"ROLLBACK", "COMMIT",
+                                       "CREATE OR REPLACE TABLE more (a INT)"};
+    struct sql_conn *conn = fresh();
+    fresh_things(conn);
+    for (int i = 0; i < 3; i++) {
+        struct fault why = {0};
+        for (int good = 0; good < 2; good++) {
+            begin(conn);
+            (void)done(conn, (struct sql_call){.text = insert_id, VALUES(num(10 * i + good))});
+            assert_int_equal(native_exec(conn, "DO 1"), 0);
+            commit(conn);
+            assert_true(conn->ready);
+        }
+        begin(conn);
+        dialect.engine->rollback(conn); /* of nothing: it is there for the next one */
+        begin(conn);
+        (void)done(conn, (struct sql_call){.text = insert_id, VALUES(num(10 * i + 2))});
+        assert_int_equal(native_exec(conn, ends[i]), 0);
+        assert_int_equal(native_exec(conn, "INSERT INTO things (id) VALUES (100)"), 0);
+        assert_int_equal(dialect.engine->commit(conn, &why), ERR_BUSY);
+        assert_false(conn->ready);
+        assert_int_equal(number_of(conn, "SELECT COUNT(*) FROM things WHERE id = 100"), 0);
+        assert_int_equal(things(conn), 2 * (i + 1) + i); /* what the handler committed is */
+    }
+    bye(conn);
+    (void)state;
+}
+
 static void a_handler_that_leaves_the_connection_busy_spoils_it(void **state)
 {
     struct sql_conn *conn = fresh();
@@ -322,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_handler_counts_rows_as_it_is_used_to),
         test_of_row("H-21", a_handler_that_goes_on_after_a_deadlock_is_not_done),
         cmocka_unit_test(a_handler_that_ends_the_transaction_is_told),
+        cmocka_unit_test(a_later_transaction_is_told_from_another_too),
         cmocka_unit_test(a_handler_that_leaves_the_connection_busy_spoils_it),
         cmocka_unit_test(what_is_read_only_says_so),
         cmocka_unit_test(a_text_fits_every_type),

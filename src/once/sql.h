@@ -40,6 +40,7 @@
 
 #define SQL_PARAMS_MAX  12
 #define SQL_COLUMNS_MAX 10
+#define SQL_GUESS_MS    1000 /* how far a guessed clock may be off */
 
 enum sql_type { SQL_NULL, SQL_INT, SQL_TEXT, SQL_BLOB };
 
@@ -115,6 +116,10 @@ struct sql_engine {
     const char *now_ms; /* an SQL expression, the same all through one statement */
     const char *for_update;
     const char *const *create; /* statements, ended by NULL; each may be repeated */
+    /* As insert_claim below, and nothing is inserted either unless the store's birth is the ninth
+     * `?` and the server's clock within SQL_GUESS_MS of the tenth: a transaction begins with this
+     * one statement. NULL: clock and birth are asked for beside the insert. */
+    const char *insert_mark;
     /* Inserts a row (id, name, state, token, fence, until_ms, keep_ms, fingerprint: eight `?` in
      * this order) unless the id is there: `changed` is 0 then. The form differs between dialects:
      * ON CONFLICT (id) DO NOTHING. */

@@ -7,6 +7,7 @@
 #define ONCE_SQL_CASES_TEST_H
 
 #include "once/decide.h"
+#include "once/sql_int.h"
 #include "once/sql_rig_test.h"
 
 /* ---- claims ---- */
@@ -325,10 +326,13 @@ static void an_emptied_store_is_noticed_and_can_be_accepted(void **state)
     assert_int_equal(run_of(rig.other, &look, &why), ERR_STALE);
     assert_int_equal(run_of(rig.other, &sweep, &why), ERR_STALE);
     assert_int_equal(sql_begin(rig.other, NULL, &why), ERR_STALE);
-    assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims}"), 0);
+    struct op mark = op_of(OP_FINISH, 1, 20);
+    assert_int_equal(sql_begin(rig.conn, &mark, &why), ERR_STALE); /* which has a clock to guess */
 
     (void)rig_exec(&rig, "INSERT INTO {birth} (one, number) VALUES (1, 4)"); /* made anew */
     assert_int_equal(run_of(rig.other, &op, &why), ERR_STALE);
+    assert_int_equal(sql_begin(rig.conn, &mark, &why), ERR_STALE);
+    assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims}"), 0);
 
     assert_int_equal(sql_accept(rig.store, rig.other, &why), OK);
     assert_int_equal(run_of(rig.other, &op, &why), OK);
@@ -413,12 +417,14 @@ static void the_mark_and_the_effect_are_committed_together_or_not_at_all(void **
     rig_disconnect(&rig);
 }
 
-/* Both ways in which the mark's time is found: asked first, and guessed. */
+/* All ways in which the mark's time is found: asked first, guessed, and guessed wrong. */
 static void a_mark_lasts_as_long_as_its_retention(void **state)
 {
     struct rig rig;
     rig_open(&rig);
-    for (int key = 1; key <= 3; key++) {
+    for (int key = 1; key <= 4; key++) {
+        if (key > 2) /* as if the server's clock had been set since it was seen */
+            rig.conn->now_ms += key == 3 ? FAR_MS : -FAR_MS;
         assert_int_equal(begin_of(rig.conn, key, 10), OUT_OK);
         assert_int_equal(sql_commit(rig.conn, NULL), OK);
         struct op look = op_of(OP_LOOK, key, 1);

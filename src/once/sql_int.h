@@ -51,6 +51,7 @@ enum sql_name {
     T_READ_MANY,
     T_UPDATE,
     T_DELETE,
+    T_MARK, /* the engine's; NULL where it has none */
     T_STEP_GET,
     T_STEP_HAS,
     T_STEP_PUT,

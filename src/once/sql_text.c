@@ -139,6 +139,7 @@ enum err sql_texts_make(struct store *store)
     const struct sql_engine *engine = store->engine;
     for (int i = 0; i < T_COUNT; i++) {
         const char *text = i == T_INSERT        ? engine->insert_claim
+                           : i == T_MARK        ? engine->insert_mark
                            : i == T_INSERT_MANY ? engine->insert_many
                            : i == T_UPDATE_MANY ? engine->update_many
                                                 : texts[i];

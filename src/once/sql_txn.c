@@ -8,8 +8,6 @@
 
 #include "once.h"
 
-#define GUESS_MS 1000 /* how far a guessed clock may be off */
-
 static bool row_mark(void *user, const struct sql_value *columns, size_t n)
 {
     slot_read(user, columns, n);
@@ -63,12 +61,28 @@ static enum err mark_write(struct conn *c, struct slot *slot, struct fault *why)
 static enum err mark_correct(struct conn *c, struct slot *slot, struct fault *why)
 {
     int64_t right = add_ms(c->now_ms, slot->op->retention_ms);
-    if (slot->after.until_ms > right - GUESS_MS && slot->after.until_ms < add_ms(right, GUESS_MS))
+    if (slot->after.until_ms > right - SQL_GUESS_MS &&
+        slot->after.until_ms < add_ms(right, SQL_GUESS_MS))
         return OK;
     slot->before = slot->after;
     slot->row_before = slot->row_after;
     slot->after.until_ms = slot->keep_after_ms = right;
     return mark_write(c, slot, why);
+}
+
+/* One statement that inserts if all is as we think it is. If not, the row is read, and with it
+ * clock and birth. */
+static enum err mark_insert(struct conn *c, struct slot *slot, int64_t now_ms, struct fault *why)
+{
+    enum err err = slot_insert(c, slot, why);
+    if (err)
+        return err;
+    struct sql_call *call = &c->calls[c->n_calls - 1];
+    call->text = c->store->texts[T_MARK];
+    call->many = NULL;
+    call_int(call, atomic_load(&c->store->birth));
+    call_int(call, now_ms);
+    return conn_flush(c, why);
 }
 
 /* Where the server's clock can be guessed, the mark is inserted at once, as if nothing were there,
@@ -80,6 +94,8 @@ static enum err mark_guess(struct conn *c, struct slot *slot, struct fault *why)
     if (!conn_guess_now(c, &now_ms))
         return OK;
     (void)decide_mark(slot, now_ms);
+    if (c->store->texts[T_MARK])
+        return mark_insert(c, slot, now_ms, why);
     enum err err = conn_ask_clock(c, why);
     if (!err)
         err = slot_insert(c, slot, why);
