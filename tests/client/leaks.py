@@ -17,8 +17,8 @@ from harness.daemon import Daemon  # noqa: E402
 from interop import plays, stage  # noqa: E402
 from interop.stage import unique  # noqa: E402
 
-MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible",
-            "--show-leak-kinds=definite,indirect,possible", "--num-callers=25", "--fair-sched=yes"]
+MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect",
+            "--show-leak-kinds=definite,indirect", "--num-callers=25", "--fair-sched=yes"]
 here = plays.Once(plays.stage)
 
 

@@ -203,8 +203,11 @@ def _():
             with remoting.Client(daemon.broker) as client:  # the topic, and its broker's name
                 client.request(remoting.SEND_MESSAGE_V2, *remoting.send_v2("Lossy", b"first"))
             with remoting.Client(daemon.names) as client:
-                answer = client.request(remoting.GET_ROUTEINFO_BY_TOPIC, {"topic": "Lossy"})
-                names.answer = routes({answer.json()["queueDatas"][0]["brokerName"]: line.address})
+                def route():
+                    answer = client.request(remoting.GET_ROUTEINFO_BY_TOPIC, {"topic": "Lossy"})
+                    return answer.json() if answer.code == remoting.SUCCESS else None
+                known = process.wait_until(route, 30, "the name server has heard of the topic")
+                names.answer = routes({known["queueDatas"][0]["brokerName"]: line.address})
             c = tap.watch(puppet.start_c("c%d" % number, names.address))
             c.call("producer", name="p", group="g", timeout_ms=4000, retries=5)
             for each in ("one", "two"):
