@@ -381,6 +381,7 @@ const struct sql_engine sql_engine_pg = {
                    " old_token, old_fence, old_until) WHERE c.id = u.id AND c.state = u.old_state"
                    " AND c.token = u.old_token AND c.fence = u.old_fence AND"
                    " c.until_ms = u.old_until RETURNING c.id",
+    .commit_text = "COMMIT",
 };
 
 static enum err open_store(const struct store_settings *settings, struct store **out,

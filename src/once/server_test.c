@@ -38,7 +38,7 @@ enum { FRESH, FRESH_TOO, BUSY, DONE, EXPIRED, TAKEN, RENEWED, OURS, KINDS };
 #define LATE  5 /* of the eight that are ours to finish, the one that another has taken */
 
 static struct rig *meeting;
-static bool met;
+static bool met, tireless;
 
 static bool is_late(int key)
 {
@@ -63,6 +63,8 @@ static enum err meeting_run(struct sql_conn *conn, struct sql_call *calls, size_
     bool writes = strncmp(calls[0].text, "INSERT", 6) == 0;
     if (writes && meeting && !met)
         meet();
+    if (meeting && tireless && strncmp(calls[0].text, "SELECT", 6) != 0)
+        (void)rig_exec(meeting, "UPDATE {claims} SET until_ms = until_ms + 1 WHERE token = 20");
     return ENGINE.run(conn, calls, n, failed, why);
 }
 
@@ -126,6 +128,41 @@ static void each_of_a_batch_has_its_own_fate(void **state)
     rig_disconnect(&rig);
 }
 
+/* Nine keys that are free and one that another writes to without end. */
+static void who_always_loses_does_not_undo_the_others(void **state)
+{
+    struct op ops[10];
+    struct op *list[10];
+    struct sql_engine engine = ENGINE;
+    struct rig rig, others;
+    if (!engine.commit_text)
+        return; /* all of a batch is one transaction: sql_race_test.c has that */
+    rig_open(&others);
+    assert_int_equal(ask(others.conn, OP_CLAIM, 0, 20), OUT_OK);
+    time_passes(&others);
+    rig = others;
+    engine.run = meeting_run;
+    rig.engine = &engine;
+    rig.settings.url = rig.url;
+    rig.settings.table = rig.table;
+    rig_connect(&rig);
+    for (int i = 0; i < 10; i++) {
+        ops[i] = op_of(OP_CLAIM, i, 10);
+        list[i] = &ops[i];
+    }
+    meeting = &others;
+    met = tireless = true;
+    assert_int_equal(sql_run(rig.conn, list, 10, NULL), ERR_BUSY);
+    meeting = NULL;
+    tireless = false;
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(ops[i].outcome, i == 0 ? OUT_NONE : OUT_OK);
+        assert_int_equal(ask(others.conn, OP_FINISH, i, 10), i == 0 ? OUT_LOST : OUT_OK);
+    }
+    rig_disconnect(&rig);
+    rig_disconnect(&others);
+}
+
 static int no_transactions(void **state)
 {
     transactions = false;
@@ -139,6 +176,7 @@ int main(void)
         SQL_PLACE_CASES,
         SQL_PLAIN_CASES,
         cmocka_unit_test(each_of_a_batch_has_its_own_fate),
+        cmocka_unit_test(who_always_loses_does_not_undo_the_others),
         /* Connections that no handler gets may work in another way. */
         cmocka_unit_test_setup(each_of_a_batch_has_its_own_fate, no_transactions),
         cmocka_unit_test(outcomes_are_those_of_the_rules),

@@ -332,14 +332,28 @@ static enum err write_slot(struct conn *c, struct slot *slot, struct fault *why)
     return slot_update(c, slot, why);
 }
 
+static bool deletes(const struct slot *slot)
+{
+    return slot->dirty && slot->op->kind != OP_STEP_PUT && slot->after.state == ONCE_ABSENT;
+}
+
+/* The commit with the writes, unless the steps of a deleted claim have to go first. */
+static enum err add_commit(struct conn *c, bool *added, struct fault *why)
+{
+    struct sql_call *call;
+    *added = c->store->texts[T_COMMIT] != NULL;
+    for (size_t i = 0; i < c->n_slots; i++)
+        *added = *added && !deletes(&c->slots[i]);
+    return *added ? conn_add(c, T_COMMIT, NULL, &call, why) : OK;
+}
+
 /* The steps of claims that were deleted. */
 static enum err delete_steps(struct conn *c, struct fault *why)
 {
     enum err err = OK;
     for (size_t i = 0; !err && i < c->n_slots; i++) {
         struct slot *slot = &c->slots[i];
-        if (!slot->dirty || slot->changed == 0 || slot->op->kind == OP_STEP_PUT ||
-            slot->after.state != ONCE_ABSENT)
+        if (!deletes(slot) || slot->changed == 0)
             continue;
         struct sql_call *call;
         err = conn_add(c, T_STEPS_DELETE, NULL, &call, why);
@@ -368,20 +382,25 @@ static enum err write_rows(struct conn *c, struct fault *why)
         for (size_t i = 0; !err && i < c->n_slots; i++)
             if (c->slots[i].dirty && (c->slots[i].before.state == ONCE_ABSENT) == fresh)
                 err = write_slot(c, &c->slots[i], why);
+    bool last = false;
+    if (!err)
+        err = add_commit(c, &last, why);
     if (!err)
         err = conn_flush(c, why);
+    c->committed = last && !err;
     if (!err)
         err = delete_steps(c, why);
     if (err)
         return err;
     for (size_t i = 0; i < c->n_slots; i++) {
         struct slot *slot = &c->slots[i];
-        if (!slot->dirty)
-            continue;
-        slot->settled = slot->changed > 0;
-        slot->dirty = false;
-        if (!slot->settled)
-            slot_undo(slot); /* another was quicker: once more */
+        if (slot->dirty) {
+            slot->settled = slot->changed > 0;
+            slot->dirty = false;
+            if (!slot->settled)
+                slot_undo(slot); /* another was quicker: once more */
+        }
+        slot->durable = slot->durable || (c->committed && slot->settled);
     }
     return OK;
 }
@@ -392,7 +411,10 @@ static enum err write_rows(struct conn *c, struct fault *why)
 static enum err rounds(struct conn *c, struct fault *why)
 {
     for (int round = 0; round < SQL_ROUNDS; round++) {
-        enum err err = read_rows(c, why);
+        enum err err = c->committed ? c->store->engine->begin(c->sql, true, why) : OK;
+        c->committed = false;
+        if (!err)
+            err = read_rows(c, why);
         bool dirty = false;
         for (size_t i = 0; !err && i < c->n_slots; i++) {
             if (!c->slots[i].settled)
@@ -424,10 +446,11 @@ static enum err run_batch(struct conn *c, struct fault *why)
     const struct sql_engine *engine = c->store->engine;
     qsort(c->slots, c->n_slots, sizeof c->slots[0], by_id);
     bool reads = only_reads(c);
+    c->committed = false;
     enum err err = reads ? OK : engine->begin(c->sql, true, why);
     if (!err)
         err = rounds(c, why);
-    if (!err && !reads)
+    if (!err && !reads && !c->committed)
         err = engine->commit(c->sql, why);
     if (!err)
         return OK;
@@ -435,7 +458,8 @@ static enum err run_batch(struct conn *c, struct fault *why)
     if (!reads)
         engine->rollback(c->sql);
     for (size_t i = 0; i < c->n_slots; i++)
-        slot_undo(&c->slots[i]);
+        if (!c->slots[i].durable)
+            slot_undo(&c->slots[i]);
     return err;
 }
 

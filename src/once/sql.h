@@ -127,6 +127,9 @@ struct sql_engine {
     /* `many` of insert_claim, and of the UPDATE in sql_text.c with its eleven values; may be NULL.
      */
     const char *insert_many, *update_many;
+    /* A statement that commits, to go last with those that `run` gets: where one before it fails it
+     * is not run. NULL: a commit is a trip of its own. */
+    const char *commit_text;
 };
 
 /* What `struct once_driver` of an engine consists of; in the engine's file (the engine itself is

@@ -19,6 +19,9 @@
  * and the operation is decided anew. Naming the token alone would not do: a finish, or a renewal,
  * keeps token and fence, and a claim that was decided before it would undo it.
  *
+ * Where an engine can, the commit goes with the writes. What was lost to another is then read and
+ * decided in a transaction of its own: the operations of a batch need nothing of each other.
+ *
  * Ids are written in their own order by everybody, so two batches do not wait for each other.
  */
 #ifndef ONCE_SQL_INT_H
@@ -72,8 +75,9 @@ enum sql_name {
     T_PLAIN_FIND,
     T_PLAIN_INSERT,
     T_PLAIN_DELETE,
-    T_INSERT_MANY, /* the engine's; NULL where it has none */
+    T_INSERT_MANY, /* this and what follows: the engine's; NULL where it has none */
     T_UPDATE_MANY,
+    T_COMMIT,
     T_COUNT,
 };
 
@@ -99,6 +103,7 @@ struct slot {
     int64_t keep_before_ms, keep_after_ms;
     int64_t row_before, row_after; /* the state as the row has it: ROW_WATCHED */
     bool settled;                  /* nothing more to do */
+    bool durable;                  /* and committed: not to be taken back */
     bool dirty;                    /* `after` has to be written */
     bool found;                    /* a step, or a plain key, is there */
     bool odd;                      /* the row cannot be one of ours */
@@ -119,6 +124,7 @@ struct conn {
     struct slot *failed; /* whose statement did, after an error of conn_flush */
     struct slot slots[ONCE_OPS_MAX];
     size_t n_slots;
+    bool committed; /* what the batch has written, with the writes */
 };
 
 /* ---- statements ---- */

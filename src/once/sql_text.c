@@ -142,6 +142,7 @@ enum err sql_texts_make(struct store *store)
                            : i == T_MARK        ? engine->insert_mark
                            : i == T_INSERT_MANY ? engine->insert_many
                            : i == T_UPDATE_MANY ? engine->update_many
+                           : i == T_COMMIT      ? engine->commit_text
                                                 : texts[i];
         if (!text)
             continue;
