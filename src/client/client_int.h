@@ -384,6 +384,7 @@ struct omq_producer {
     struct faults faults;
     struct list jobs; /* under way */
     bool closing;
+    bool parted;            /* what ends from now on is kept in no retry table */
     struct waiter *leaving; /* told when `jobs` is empty */
     struct tracer *tracer;  /* NULL: it does not trace */
     struct resend *resend;  /* NULL: it has no retry table */

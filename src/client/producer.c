@@ -108,7 +108,7 @@ static enum err producer_fill(struct omq_producer *producer,
     producer_empty(producer);
     producer->options = *options;
     defaults(&producer->options);
-    producer->closing = false;
+    producer->closing = producer->parted = false;
     producer->group = strdup(options->group);
     producer->trace_topic = strdup(options->trace_topic ? options->trace_topic : TRACE_TOPIC);
     enum err err = producer->group && producer->trace_topic ? OK : ERR_NO_MEMORY;
@@ -194,7 +194,7 @@ static void leave_end(void *user)
 static void part(void *user)
 {
     struct omq_producer *producer = user;
-    producer->closing = true;
+    producer->closing = producer->parted = true;
     client_give_all(producer->client); /* the close waits for them */
     list_remove(&producer->link);
     tracer_close(take(&producer->tracer));
@@ -221,7 +221,8 @@ void omq_producer_close(struct omq_producer *producer)
     client_on_loop(client, part, producer);
     hands_close(take(&producer->checker));
     client_flush(client);
-    resend_close(take(&producer->resend)); /* what the last callbacks kept is in it */
+    if (producer->resend)
+        resend_close(take(&producer->resend)); /* what the last callbacks kept is in it */
     compressors_clear(producer);
     client_on_loop(client, husk_give, producer);
 }

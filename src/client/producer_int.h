@@ -75,6 +75,7 @@ struct job {
     const struct topic_queue *queue;
     int32_t pinned_id; /* -1: any */
     bool sharded;
+    bool late; /* its producer had parted when it ended */
     struct bytes shard_key;
     struct omq_message *copy; /* for `choose` */
 

@@ -539,7 +539,7 @@ static void job_call_back(struct task *task)
     struct omq_error why;
     if (job->code)
         job_tell_why(job, &why);
-    if (job->code && resend_keep(job)) {
+    if (job->code && !job->late && resend_keep(job)) {
         char first[sizeof why.text];
         memcpy(first, why.text, sizeof first);
         (void)omq_fail(&why, OMQ_KEPT, "in the retry table, to be sent again: %.400s", first);
@@ -554,6 +554,7 @@ static void job_end(struct job *job, int code)
     struct omq_client *client = producer->client;
     enum job_how how = job->how;
     job->code = code;
+    job->late = producer->parted;
     list_remove(&job->link);
     tracer_note(job);
     if (job->route)
