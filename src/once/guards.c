@@ -55,27 +55,52 @@ static bool now_row(void *user, const struct sql_value *columns, size_t n)
     return false;
 }
 
-/* The statement changed `changed` rows; if none, what does the row say? */
-static int judge(struct once_run *run, uint64_t changed, const char *select, const char *key,
-                 struct now *now, int *out, struct once_error *why)
+/* A change of one column of one row, from a value that is expected. */
+struct change {
+    const char *table, *key_column, *key, *column;
+    const char *called; /* the column's name among the options */
+    struct sql_value from, to;
+};
+
+static int not_one_row(struct once_run *run, uint64_t changed, struct once_error *why)
 {
-    if (changed == 1) {
-        *out = ONCE_APPLIED;
+    run->broken = ERR_INVALID;
+    (void)fault_set(&run->broken_why, ERR_INVALID,
+                    "a guard changed %llu rows: key_column does not name one row",
+                    (unsigned long long)changed);
+    return once_fail(why, ONCE_INVALID, "%s", run->broken_why.text);
+}
+
+/* Changes the row; if there was nothing to change, what does it say? */
+static int apply(struct once_run *run, const struct change *change, struct now *now, int *out,
+                 struct once_error *why)
+{
+    char table[QUOTED_MAX], key[QUOTED_MAX], column[QUOTED_MAX], sql[4 * QUOTED_MAX + 100];
+    int bad = quote(run, "table", change->table, table, why);
+    bad = bad ? bad : quote(run, "key_column", change->key_column, key, why);
+    bad = bad ? bad : quote(run, change->called, change->column, column, why);
+    if (bad)
+        return bad;
+    (void)snprintf(sql, sizeof sql, "UPDATE %s SET %s = ? WHERE %s = ? AND %s = ?", table, column,
+                   key, column);
+    struct sql_call update = {.text = sql, .once = true, .n_params = 3};
+    update.params[0] = change->to;
+    update.params[1] = text_value(change->key);
+    update.params[2] = change->from;
+    bad = transaction_call(run, &update, why);
+    if (bad)
+        return bad;
+    if (update.changed > 1)
+        return not_one_row(run, update.changed, why);
+    *out = ONCE_APPLIED;
+    if (update.changed == 1)
         return ONCE_OK;
-    }
-    if (changed > 1) {
-        run->broken = ERR_INVALID;
-        (void)fault_set(&run->broken_why, ERR_INVALID,
-                        "a guard changed %llu rows: key_column does not name one row",
-                        (unsigned long long)changed);
-        return once_fail(why, ONCE_INVALID, "%s", run->broken_why.text);
-    }
-    struct sql_call look = {
-        .text = select, .once = true, .n_params = 1, .row = now_row, .user = now};
-    look.params[0] = text_value(key);
-    int bad = transaction_call(run, &look, why);
-    if (!bad)
-        *out = now->found && now->is ? ONCE_ALREADY : ONCE_NOT_YET;
+    (void)snprintf(sql, sizeof sql, "SELECT %s FROM %s WHERE %s = ?%s", column, table, key,
+                   run->once->driver->for_update);
+    struct sql_call look = {.text = sql, .once = true, .n_params = 1, .row = now_row, .user = now};
+    look.params[0] = text_value(change->key);
+    bad = transaction_call(run, &look, why);
+    *out = now->found && now->is ? ONCE_ALREADY : ONCE_NOT_YET;
     return bad;
 }
 
@@ -112,25 +137,15 @@ int once_guard_state(struct once_run *run, const struct once_state_guard *guard,
         return bad;
     if (!guard || !guard->key || !guard->from || !guard->to)
         return once_fail(why, ONCE_INVALID, "a guard needs table, columns, key, from and to");
-    char table[QUOTED_MAX], key[QUOTED_MAX], state[QUOTED_MAX], sql[4 * QUOTED_MAX + 100];
-    bad = quote(run, "table", guard->table, table, why);
-    bad = bad ? bad : quote(run, "key_column", guard->key_column, key, why);
-    bad = bad ? bad : quote(run, "state_column", guard->state_column, state, why);
-    if (bad)
-        return bad;
-    (void)snprintf(sql, sizeof sql, "UPDATE %s SET %s = ? WHERE %s = ? AND %s = ?", table, state,
-                   key, state);
-    struct sql_call update = {.text = sql, .once = true, .n_params = 3};
-    update.params[0] = text_value(guard->to);
-    update.params[1] = text_value(guard->key);
-    update.params[2] = text_value(guard->from);
-    bad = transaction_call(run, &update, why);
-    if (bad)
-        return bad;
-    (void)snprintf(sql, sizeof sql, "SELECT %s FROM %s WHERE %s = ?%s", state, table, key,
-                   run->once->driver->for_update);
+    const struct change change = {.table = guard->table,
+                                  .key_column = guard->key_column,
+                                  .key = guard->key,
+                                  .column = guard->state_column,
+                                  .called = "state_column",
+                                  .from = text_value(guard->from),
+                                  .to = text_value(guard->to)};
     struct now now = {.reached = state_reached, .user = guard};
-    return judge(run, update.changed, sql, guard->key, &now, out, why);
+    return apply(run, &change, &now, out, why);
 }
 
 /* ---- versions ---- */
@@ -151,25 +166,15 @@ int once_guard_version(struct once_run *run, const struct once_version_guard *gu
         return bad;
     if (!guard || !guard->key || guard->expected == INT64_MAX)
         return once_fail(why, ONCE_INVALID, "a guard needs table, columns, key and version");
-    char table[QUOTED_MAX], key[QUOTED_MAX], version[QUOTED_MAX], sql[4 * QUOTED_MAX + 100];
-    bad = quote(run, "table", guard->table, table, why);
-    bad = bad ? bad : quote(run, "key_column", guard->key_column, key, why);
-    bad = bad ? bad : quote(run, "version_column", guard->version_column, version, why);
-    if (bad)
-        return bad;
-    (void)snprintf(sql, sizeof sql, "UPDATE %s SET %s = ? WHERE %s = ? AND %s = ?", table, version,
-                   key, version);
-    struct sql_call update = {.text = sql, .once = true, .n_params = 3};
-    update.params[0] = int_value(guard->expected + 1);
-    update.params[1] = text_value(guard->key);
-    update.params[2] = int_value(guard->expected);
-    bad = transaction_call(run, &update, why);
-    if (bad)
-        return bad;
-    (void)snprintf(sql, sizeof sql, "SELECT %s FROM %s WHERE %s = ?%s", version, table, key,
-                   run->once->driver->for_update);
+    const struct change change = {.table = guard->table,
+                                  .key_column = guard->key_column,
+                                  .key = guard->key,
+                                  .column = guard->version_column,
+                                  .called = "version_column",
+                                  .from = int_value(guard->expected),
+                                  .to = int_value(guard->expected + 1)};
     struct now now = {.reached = version_reached, .user = &guard->expected};
-    return judge(run, update.changed, sql, guard->key, &now, out, why);
+    return apply(run, &change, &now, out, why);
 }
 
 /* ---- locks ---- */

@@ -16,7 +16,6 @@ static const struct {
     {"sqlite:", "sqlite", "libsqlite3"},
     {"redis:", "redis", "libhiredis"},
     {"redis+unix:", "redis", "libhiredis"},
-    {"redis+unix:", "redis", "libhiredis"},
     {"postgresql:", "postgresql", "libpq"},
     {"postgres:", "postgresql", "libpq"},
     {"mysql:", "mariadb", "libmariadb"},
