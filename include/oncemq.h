@@ -516,6 +516,24 @@ OMQ_API int omq_offset_at(struct omq_client *client, const struct omq_queue *que
 OMQ_API int omq_view(struct omq_client *client, const char *topic, const char *offset_id,
                      struct omq_delivery **out, struct omq_error *why);
 
+/* Any request of the remoting protocol, by its number: what administration is made of. `server` is
+ * "host:port" of a broker or a name server; NULL: any of the name servers. A value of a field may
+ * be empty. Waits at most `timeout_ms` (0: the client's). A server's no is an error with its
+ * `response_code`. Freed with omq_answer_free. */
+struct omq_answer {
+    const char *remark; /* "" if there is none */
+    const struct omq_property *fields;
+    size_t n_fields;
+    const void *body; /* with a NUL behind it that is not counted */
+    size_t body_size;
+};
+OMQ_API int omq_call(struct omq_client *client, const char *server, int request,
+                     const struct omq_property *fields, size_t n_fields, const void *body,
+                     size_t body_size, int timeout_ms, struct omq_answer **out,
+                     struct omq_error *why);
+OMQ_API const char *omq_answer_field(const struct omq_answer *answer, const char *name); /* NULL */
+OMQ_API void omq_answer_free(struct omq_answer *answer);
+
 /* Since the client was opened, but for `connections`, `waiting` and `kept`, which are as of now. */
 struct omq_stats {
     uint64_t sent, send_retries, send_failures; /* messages, tries beyond the first, messages */

@@ -1,0 +1,9 @@
+/* commands.c - the table of all commands, by family, in the order of `oncemq --help`. */
+#include "cli/commands_int.h"
+
+const struct family families[] = {
+    {"Topics", topic_commands},
+    {"Contexts", context_commands},
+    {"Help", help_commands},
+    {NULL, NULL},
+};

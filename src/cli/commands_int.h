@@ -1,0 +1,9 @@
+/* commands_int.h - the families of commands; each is defined in the file of its name. */
+#ifndef CLI_COMMANDS_INT_H
+#define CLI_COMMANDS_INT_H
+
+#include "cli/cli_int.h"
+
+extern const struct command topic_commands[];
+
+#endif
