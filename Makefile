@@ -25,6 +25,7 @@ run: build ## build, then run the daemon here with its data in ./data; Ctrl-C st
 build: build/build.ninja ## release binaries in build/
 	@$(NINJA) -C build
 	@ln -sfn src/daemon/oncemqd build/oncemqd
+	@ln -sfn src/cli/oncemq build/oncemq
 
 test: build-test/build.ninja ## build with sanitizers and run every test; TESTS='name …' or SUITE=unit for a few
 	@$(NINJA) -C build-test
@@ -53,8 +54,8 @@ install: build ## install oncemqd, liboncemq, its header and pkg-config file int
 	@meson configure build --prefix='$(abspath $(PREFIX))'
 	@meson install -C build --quiet
 
-docs: build ## write docs/configuration.md from the daemon's own table of settings
-	@tools/docs.sh build/oncemqd
+docs: build ## write docs/configuration.md and docs/cli.md from the programs' own tables
+	@tools/docs.sh build/oncemqd build/oncemq
 
 clean: ## remove what was built; ./data stays
 	@rm -rf build build-test build-fuzz

@@ -1,0 +1,142 @@
+"""What all commands have in common: options, help, forms of output, contexts, failures."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import cli, process, tap  # noqa: E402
+
+cluster = cli.Cluster()
+nowhere = cli.Cluster(start=False)
+
+
+@tap.test("a list is a table in a pipe, and an array of objects with --json")
+def _():
+    table = cluster.ok("topic", "list", "-a").out.splitlines()
+    tap.equal(table[0], "TOPIC")
+    tap.equal(sorted(each["topic"] for each in cluster.json("topic", "list", "--all")), sorted(table[1:]))
+
+
+@tap.test("colours are for terminals, and NO_COLOR and --color have the last word")
+def _():
+    def shown(*args, **env):
+        with cluster.terminal("topic", "list", *args, env=env) as t:
+            tap.equal(t.end(), cli.OK)
+            return "\033[" in t.text
+    tap.check(shown(), "no colour on a terminal")
+    tap.check(not shown("--color", "never"), "colour in spite of --color never")
+    tap.check(not shown(NO_COLOR="1"), "colour in spite of NO_COLOR")
+    tap.check("\033[" not in cluster.ok("topic", "list").out, "colour in a pipe")
+    tap.check("\033[" in cluster.ok("topic", "list", "--color=always").out, "no colour in spite of --color=always")
+
+
+@tap.test("what is misspelt is refused with the nearest name, and nothing is done")
+def _():
+    for args, meant in ((("topic", "lst"), "topic list"), (("topc", "list"), "topic list"), (("topic", "list", "--josn"), "--json"),
+                        (("context", "list", "--contxt", "x"), "--context")):
+        result = cluster.run(*args, status=cli.USAGE)
+        tap.check("did you mean" in result.err and meant in result.err, result)
+        tap.equal(result.out, "")
+    tap.check("--help" in cluster.run("zzzzzzzzzz", status=cli.USAGE).err, "no way out is shown")
+
+
+@tap.test("a value that makes no sense is refused with what would be one")
+def _():
+    tap.check("90s" in cluster.run("topic", "list", "--timeout", "soon", status=cli.USAGE).err, "no example")
+    tap.check("auto|always|never" in cluster.run("topic", "list", "--color", "red", status=cli.USAGE).err, "no choices")
+    tap.check("needs a value" in cluster.run("topic", "list", "--timeout", status=cli.USAGE).err, "a value is missing")
+    tap.check("no argument" in cluster.run("topic", "list", "x", status=cli.USAGE).err, "one argument too many")
+
+
+@tap.test("every command explains itself, and the manual, docs/cli.md and completions have them all")
+def _():
+    manual = cluster.ok("help", "man").out.replace("\\-", "-")
+    documented = cluster.ok("help", "markdown").out
+    with open(os.path.join(cli.ROOT, "docs", "cli.md"), encoding="utf-8") as source:
+        tap.check(source.read() == documented, "docs/cli.md is not what `oncemq help markdown` says: make docs")
+    commands = re.findall(r"^### oncemq ([a-z0-9 -]*[a-z0-9])", documented, re.M)
+    tap.check(len(commands) > 5, commands)
+    for command in commands:
+        text = cluster.ok(*command.split(), "--help").out
+        tap.check(text.startswith("oncemq %s - " % command), text)
+        tap.check(".SS %s" % command in manual, "the man page has no %s" % command)
+        words = command.split()
+        offered = cluster.ok("complete", "--", *words[:-1], words[-1][:2]).out.split()
+        tap.check(words[-1] in offered, "%s is not completed: %s" % (command, offered))
+    tap.check("--json" in cluster.ok("complete", "--", "topic", "list", "--js").out.split(), "options are not completed")
+
+
+@tap.test("completion of bash works in bash")
+def _():
+    script = 'source <("$0" completion bash); COMP_WORDS=(oncemq topic l); COMP_CWORD=2; _oncemq; echo "${COMPREPLY[@]}"'
+    env = dict(cluster.env(), PATH=os.path.dirname(cluster.binary) + ":" + os.environ["PATH"])
+    done = subprocess.run(["bash", "-c", script, cluster.binary], capture_output=True, text=True, env=env, timeout=60, check=False)
+    tap.check("list" in done.stdout.split(), done)
+
+
+@tap.test("man finds no fault with the man page")
+def _():
+    if subprocess.run(["sh", "-c", "command -v groff"], capture_output=True, check=False).returncode:
+        tap.skip("groff is not installed")
+    done = subprocess.run(["groff", "-man", "-Tutf8", "-Kutf8", "-ww", "-z"], input=cluster.ok("help", "man").out, capture_output=True, text=True,
+                          timeout=60, check=False)
+    tap.equal((done.returncode, done.stderr), (0, ""))
+
+
+@tap.test("when no server answers, it is said where we looked and what to do, with status 4")
+def _():
+    result = nowhere.run("topic", "list", status=cli.UNREACHABLE)
+    tap.check("127.0.0.1:1" in result.err and "ONCEMQ_NAMES" in result.err, result)
+    said = json.loads(nowhere.run("topic", "list", "--json", status=cli.UNREACHABLE).err)
+    tap.equal((said["error"], sorted(said)), ("unreachable", ["error", "hint", "message"]))
+
+
+@tap.test("contexts: set, listed, used, chosen and forgotten; an option beats the environment, that the context")
+def _():
+    nowhere.json("context", "set", "here", "names=%s" % cluster.names, "timeout=2s")
+    nowhere.json("context", "set", "there", "names=127.0.0.1:2", "access-key=me", "secret-key=s3cret")
+    tap.equal([(each["context"], each["current"], each["names"]) for each in nowhere.json("context", "list")],
+              [("here", True, cluster.names), ("there", False, "127.0.0.1:2")])
+    tap.check("s3cret" not in nowhere.ok("context", "list").out, "a secret is shown")
+    path = os.path.join(nowhere.home, ".config", "oncemq", "config")
+    tap.equal(os.stat(path).st_mode & 0o777, 0o600, "the mode of the file")
+    tap.equal(nowhere.run("topic", "list", env={"ONCEMQ_NAMES": ""}).status, cli.OK, "with the current context")
+    tap.check("127.0.0.1:2" in nowhere.run("topic", "list", "--context", "there", env={"ONCEMQ_NAMES": ""}, status=cli.UNREACHABLE).err, "context")
+    tap.equal(nowhere.run("topic", "list", "--context", "there", "-n", cluster.names).status, cli.OK, "the option")
+    nowhere.ok("context", "use", "there")
+    tap.equal(nowhere.run("topic", "list", env={"ONCEMQ_NAMES": ""}).status, cli.UNREACHABLE)
+    nowhere.ok("context", "delete", "there")
+    tap.check("no context there" in nowhere.run("topic", "list", "--context", "there", status=cli.USAGE).err, "still there")
+    nowhere.ok("context", "delete", "here")
+
+
+@tap.test("a configuration file that makes no sense is refused with its line")
+def _():
+    path = os.path.join(process.temp_folder(), "config")
+    for text, what in (("[a]\nnames\n", ":2:"), ("names=x\n", ":1:"), ("[a]\ncolour=red\n", ":2:"), ("[\n", ":1:")):
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        tap.check(path + what in cluster.run("topic", "list", "--config", path, status=cli.USAGE).err, text)
+
+
+@tap.test("a reader that goes away ends the command quietly, with status 141")
+def _():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([cluster.binary, "topic", "list"], stdout=write, stderr=subprocess.PIPE, env=cluster.env(), timeout=60, check=False)
+    os.close(write)
+    tap.equal((done.returncode, done.stderr), (cli.PIPE, b""))
+
+
+@tap.test("a full disk behind stdout is a failure that is said")
+def _():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([cluster.binary, "topic", "list"], stdout=full, stderr=subprocess.PIPE, env=cluster.env(), timeout=60, check=False)
+    tap.equal(done.returncode, cli.FAILED)
+    tap.check(b"No space left" in done.stderr, done)
+
+
+tap.main()
