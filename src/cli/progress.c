@@ -1,6 +1,7 @@
 /* progress.c - long work: how far it is, and how it ends when somebody wants it to. */
 #include "cli/out_int.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,17 +18,17 @@ static void draw(struct progress *p, int64_t now)
 {
     double seconds = (double)(now - p->began_ms) / 1000,
            rate = seconds > 0 ? (double)p->done / seconds : 0;
-    char left[32] = "", bar[BAR * 3 + 1] = "";
+    char left[32] = "";
     if (p->total > 0) {
         uint64_t done = p->done < p->total ? p->done : p->total;
-        size_t full = (size_t)((double)done / (double)p->total * BAR);
-        for (size_t i = 0; i < BAR; i++)
-            (void)strcat(bar, i < full ? "━" : "┄"); /* NOLINT: BAR times three bytes fit */
+        int full = (int)((double)done / (double)p->total * BAR);
         if (rate > 0)
             duration_text((int64_t)((double)(p->total - done) / rate * 1000), left);
-        (void)fprintf(stderr, "\r\033[K%s %s %llu/%llu  %.0f/s  %s left", p->what, bar,
-                      (unsigned long long)done, (unsigned long long)p->total, rate,
-                      *left ? left : "?");
+        static const char line[] = "########################"; /* BAR of them */
+        static_assert(sizeof line == BAR + 1, "the bar is as long as it says");
+        (void)fprintf(stderr, "\r\033[K%s [%.*s%*s] %llu/%llu  %.0f/s  %s left", p->what, full,
+                      line, BAR - full, "", (unsigned long long)done, (unsigned long long)p->total,
+                      rate, *left ? left : "?");
     } else {
         (void)fprintf(stderr, "\r\033[K%s %llu  %.0f/s", p->what, (unsigned long long)p->done,
                       rate);
