@@ -212,18 +212,6 @@ def _():
     tap.equal(consuming("consume", topic, group, lines=1), ["%s text 2" % last], "the next one only")
 
 
-@tap.test("example consume_once: each coupon once, however often it is sent, and the next time as well")
-def _():
-    topic, group = unique("Coupons"), unique("coupons")
-    store = "sqlite:" + str(pathlib.Path(process.temp_folder()) / "once.db")
-    for task in ("a", "a", "b"):
-        example("produce", topic, '{"taskId":"%s"}' % task)
-    tap.equal(sorted(consuming("consume_once", topic, group, store, lines=2)), ["coupon:a", "coupon:b"], "lines")
-    for task in ("a", "b", "c"):
-        example("produce", topic, '{"taskId":"%s"}' % task)
-    tap.equal(consuming("consume_once", topic, group, store, lines=1), ["coupon:c"], "the new one only")
-
-
 @tap.test("example consume_ordered: each order step by step, although half of the steps fail at first")
 def _():
     topic = unique("Follow")

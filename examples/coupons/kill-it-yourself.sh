@@ -1,0 +1,53 @@
+#!/bin/sh
+# Twelve coupon tasks, each sent twice; the consumer is killed with -9 again and again in the middle of them. At the end
+# every user has one coupon. README.md tells more.
+set -eu
+cd "$(dirname "$0")"
+# shellcheck source=examples/stage.sh
+. ../stage.sh
+
+coupons=$(program coupons)
+ledger=$home/ledger
+: >"$ledger"
+
+tasks() {
+    for task in 01 02 03 04 05 06 07 08 09 10 11 45; do
+        echo "{\"taskId\":\"task123$task\",\"users\":5}"
+    done
+}
+
+broker_start --clock system
+if [ -n "${STORE:-}" ]; then
+    store=$STORE
+    say "A broker is running; the state lock is in $store, as you wish."
+elif redis_start; then
+    store=$redis
+    say "A broker and a Redis of our own are running."
+else
+    store=sqlite:$home/once.db
+    say "There is no redis-server here, so the state lock is in SQLite, in $store. A broker is running."
+fi
+
+say "Sending 12 tasks of 5 coupons, and all of them again, as a producer does that got no answer."
+tasks | send CouponTasks
+tasks | send CouponTasks
+
+for coupon in 1 6 15 16 20 31 44; do
+    start "$coupons" "$names" "$store" "$ledger"
+    kill9_at "$ledger" user "$coupon"
+    say "Killed the consumer with -9: $(count "$ledger" user) coupons are handed out, $(count "$log" 'done') tasks done."
+done
+
+say "Sending all of them a third time, and starting the consumer once more."
+tasks | send CouponTasks
+start "$coupons" "$names" "$store" "$ledger"
+await "$ledger" user 60
+settle coupons CouponTasks
+stop
+say "The last consumer says: $(tail -n 1 "$log")."
+
+say "What is in the ledger:"
+check "coupons handed out" "$(count "$ledger" user)" 60
+check "different coupons among them" "$(sort -u "$ledger" | grep -c user)" 60
+check "users with a coupon of task12345" "$(count "$ledger" '^coupon_task_execute:idempotent:task12345 ')" 5
+verdict "Each message came three times or more, the consumer died $kills times, and nobody has two coupons."
