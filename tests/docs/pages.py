@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""What the pages of documentation have in common: each is run, each is found, and links lead somewhere."""
+
+import re
+
+import page
+import stage
+from harness import tap
+
+ROOT = stage.ROOT
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def pages():
+    """Every page that a user reads, but the parts that others are made of."""
+    found = [*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    return sorted(each for each in found if not each.name.endswith(".head.md"))
+
+
+def prose(path):
+    """A page without its blocks, where brackets mean nothing."""
+    return page.FENCE.sub("", path.read_text(encoding="utf-8"))
+
+
+def anchors(path):
+    """The names that headings have in links."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(prose(path))}
+
+
+@tap.test("every page with commands is run")
+def _():
+    listed = re.findall(r"'\.\./\.\./([^']+\.md)'", (ROOT / "tests" / "docs" / "meson.build").read_text())
+    with_commands = [str(each.relative_to(ROOT)) for each in pages() if page.steps(each.read_text(encoding="utf-8"))]
+    tap.equal([name for name in with_commands if name not in listed], [], "pages that are not in tests/docs/meson.build")
+
+
+@tap.test("links lead somewhere, to a heading too")
+def _():
+    broken = []
+    for path in pages():
+        for link in LINK.findall(prose(path)):
+            target, _, anchor = link.partition("#")
+            if re.match(r"[a-z]+:", target):
+                continue
+            there = path.parent / target if target else path
+            if not there.exists() or anchor and there.suffix == ".md" and anchor not in anchors(there):
+                broken.append("%s: %s" % (path.relative_to(ROOT), link))
+    tap.equal(broken, [], "broken links")
+
+
+if __name__ == "__main__":
+    tap.main()
