@@ -54,7 +54,7 @@ install: build ## install oncemqd, liboncemq, its header and pkg-config file int
 	@meson configure build --prefix='$(abspath $(PREFIX))'
 	@meson install -C build --quiet
 
-docs: build ## write docs/configuration.md and docs/cli.md from the programs' own tables
+docs: build ## write the pages that are made from the source: docs/configuration.md, docs/cli.md, docs/protocol.md, docs/api
 	@tools/docs.sh build/oncemqd build/oncemq
 
 clean: ## remove what was built; ./data stays

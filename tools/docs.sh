@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes the pages that are made from tables of the programs themselves, so that they cannot disagree with them:
-# docs/configuration.md from the daemon's settings, docs/cli.md from the commands of the command line.
+# Writes the pages that are made from the source, so that they cannot disagree with it: docs/configuration.md from the
+# daemon's settings, docs/cli.md from the commands of the command line, docs/api from the public headers.
 #
 #     tools/docs.sh build/oncemqd build/oncemq
 set -eu
@@ -10,3 +10,4 @@ cd "$(dirname "$0")/.."
     "$1" --print-config=md
 } >docs/configuration.md
 "$2" help markdown >docs/cli.md
+python3 tools/api.py

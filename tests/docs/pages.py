@@ -2,12 +2,16 @@
 """What the pages of documentation have in common: each is run, each is found, and links lead somewhere."""
 
 import re
+import sys
 
 import page
 import stage
 from harness import tap
 
 ROOT = stage.ROOT
+sys.path.insert(0, str(ROOT / "tools"))
+import api  # noqa: E402
+
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -47,6 +51,33 @@ def _():
             if not there.exists() or anchor and there.suffix == ".md" and anchor not in anchors(there):
                 broken.append("%s: %s" % (path.relative_to(ROOT), link))
     tap.equal(broken, [], "broken links")
+
+
+@tap.test("docs/README.md leads to every page")
+def _():
+    index = ROOT / "docs" / "README.md"
+    led = {(index.parent / link).resolve() for link in LINK.findall(prose(index))}
+    tap.equal([str(each.relative_to(ROOT)) for each in pages() if index.parent in each.parents and each != index and each not in led],
+              [], "pages that it does not name")
+
+
+@tap.test("docs/api is what the headers say today")
+def _():
+    for stem in api.HEADERS:
+        written = (ROOT / "docs" / "api" / (stem + ".md")).read_text(encoding="utf-8")
+        tap.check(written == api.render(stem), "run `make docs`: docs/api/%s.md is out of date" % stem)
+
+
+@tap.test("docs/api has every function and every struct of the headers")
+def _():
+    for stem in api.HEADERS:
+        header = re.sub(r"/\*.*?\*/", "", (ROOT / "include" / (stem + ".h")).read_text(encoding="utf-8"), flags=re.DOTALL)
+        written = (ROOT / "docs" / "api" / (stem + ".md")).read_text(encoding="utf-8")
+        headings = set(re.split(r", ", ", ".join(re.findall(r"^### (.+)$", written, re.MULTILINE))))
+        declared = set(re.findall(r"(?:OMQ|ONCE)_API[^;]*?\b((?:omq|once)_\w+)\(", header))
+        declared |= {" ".join(each) for each in re.findall(r"^(struct|enum) (\w+) \{", header, re.MULTILINE)}
+        tap.check(len(declared) > 30, "%d found in %s.h" % (len(declared), stem))
+        tap.equal(sorted(declared - headings), [], "without a heading")
 
 
 if __name__ == "__main__":
