@@ -1,6 +1,7 @@
 #!/bin/sh
 # Writes the pages that are made from the source, so that they cannot disagree with it: docs/configuration.md from the
-# daemon's settings, docs/cli.md from the commands of the command line, docs/api from the public headers.
+# daemon's settings, docs/cli.md from the commands of the command line, docs/api from the public headers, docs/protocol.md
+# from the door's table of requests.
 #
 #     tools/docs.sh build/oncemqd build/oncemq
 set -eu
@@ -11,3 +12,4 @@ cd "$(dirname "$0")/.."
 } >docs/configuration.md
 "$2" help markdown >docs/cli.md
 python3 tools/api.py
+python3 tools/protocol.py

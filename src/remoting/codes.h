@@ -1,9 +1,9 @@
 /* codes.h - the numbers of the protocol, as lists so that each number has its name in one place.
  *
- * The names are Apache RocketMQ's, also of the codes that nobody sends any more. A few response
- * codes had another meaning in 4.9 (209 to 211: failures of ACL configuration). Codes beyond 32767
- * do not fit into a binary header. 10000 to 10999 are our own (docs/requests.md); Apache
- * RocketMQ 5.5.0 has none there.
+ * The names are Apache RocketMQ's, also of the codes that nobody sends any more; docs/protocol.md
+ * says of each request what becomes of it here. A few response codes had another meaning in 4.9
+ * (209 to 211: failures of ACL configuration). Codes beyond 32767 do not fit into a binary header.
+ * 10000 to 10999 are our own (docs/requests.md); Apache RocketMQ 5.5.0 has none there.
  */
 #ifndef REMOTING_CODES_H
 #define REMOTING_CODES_H
@@ -164,6 +164,7 @@
     X(AUTH_DELETE_ACL, 3008)                                                                       \
     X(AUTH_GET_ACL, 3009)                                                                          \
     X(AUTH_LIST_ACL, 3010)                                                                         \
+    X(SWITCH_TIMER_ENGINE, 5001)                                                                   \
     X(ONCE_ADVANCE_CLOCK, 10001)                                                                   \
     X(POP_MESSAGE, 200050)                                                                         \
     X(ACK_MESSAGE, 200051)                                                                         \
@@ -172,6 +173,16 @@
     X(NOTIFICATION, 200054)                                                                        \
     X(POLLING_INFO, 200055)                                                                        \
     X(POP_ROLLBACK, 200056)                                                                        \
+    X(POP_LITE_MESSAGE, 200070)                                                                    \
+    X(LITE_SUBSCRIPTION_CTL, 200071)                                                               \
+    X(ACK_LITE_MESSAGE, 200072)                                                                    \
+    X(NOTIFY_UNSUBSCRIBE_LITE, 200073)                                                             \
+    X(GET_BROKER_LITE_INFO, 200074)                                                                \
+    X(GET_PARENT_TOPIC_INFO, 200075)                                                               \
+    X(GET_LITE_TOPIC_INFO, 200076)                                                                 \
+    X(GET_LITE_CLIENT_INFO, 200077)                                                                \
+    X(GET_LITE_GROUP_INFO, 200078)                                                                 \
+    X(TRIGGER_LITE_DISPATCH, 200079)                                                               \
     X(BATCH_ACK_MESSAGE, 200151)
 
 /* The negative ones never travel: they are how a client tells its own failures. */
