@@ -10,7 +10,7 @@ A step is a fenced block of `sh`, with what stands around it:
     <!-- kill: broker -->                  the same with SIGKILL, whatever the status
 
 A block of `text` right after a step is what it prints: `…` in a line stands for any text, a line that is nothing but `…`
-for any lines. Comments are invisible to who reads the page; several may stand above one block.
+for any lines. Of a terminal it is what has come so far; end it with a line of `…` where more may follow. Comments are invisible to who reads the page; several may stand above one block.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ def steps(text):
         if info == "sh":
             found.append(_step(line, fence["text"], rules))
             rules = {}
-        elif info == "text" and previous and previous.kind == "run" and previous.expected is None:
+        elif info == "text" and previous and previous.kind in ("run", "terminal") and previous.expected is None:
             previous.expected = fence["text"]
         if rules:
             raise Wrong("line %d: %s stands above a block that is not `sh`" % (line, ", ".join(rules)))

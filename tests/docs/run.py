@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pages of documentation do what they say: their `sh` blocks are run, one page after the other, each in a fresh folder.
 
-    PROGRAMS=build/oncemqd:build/oncemq tests/docs/run.py README.md docs/concepts.md
+    PROGRAMS=build/src/daemon/oncemqd:build/src/cli/oncemq tests/docs/run.py README.md docs/concepts.md
 
 page.py tells how a page says what is run and what comes of it, stage.py where.
 """

@@ -95,6 +95,13 @@ def _():
          + "\n<!-- kill: again -->\n" + block("test -e data/abort"))
 
 
+@tap.test("what a terminal shows is compared as well")
+def _():
+    opens = "<!-- terminal: a, until: two -->\n" + block("echo one; echo two; exec cat /dev/zero >/dev/null")
+    play(opens + "\n" + block("one\ntwo", "text"))
+    play(opens + "\n" + block("one\n…", "text"))
+
+
 @tap.test("a port that the caller names is the caller's")
 def _():
     play("<!-- terminal: broker, until: broker 127.0.0.1: -->\n"

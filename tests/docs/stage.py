@@ -71,7 +71,9 @@ class Stage:
     def _furnish(self):
         build = self.folder / "build"
         build.mkdir()
-        for program in filter(None, os.environ.get("PROGRAMS", "").split(":")):
+        if not os.environ.get("PROGRAMS"):
+            raise process.Failed("no programs to play a page with: set PROGRAMS to the paths of oncemqd and oncemq, a colon between")
+        for program in map(os.path.abspath, os.environ["PROGRAMS"].split(":")):
             name = os.path.basename(program)
             if name == "oncemqd":
                 ports = {"names": self.ports[NAMES_PORT], "broker": self.ports[BROKER_PORT]}
@@ -121,6 +123,10 @@ class Stage:
         if not terminal.read_until(lambda text: step.until in text, PATIENCE):
             raise process.Failed("line %d: no %r from\n%s\nwhich printed\n%s"
                                  % (step.line, step.until, step.text, self.shown(terminal.unread)))
+        shows = lambda text: step.expected is None or page.agrees(step.expected, self.shown(text))  # noqa: E731
+        if not terminal.read_until(shows, PATIENCE):
+            raise process.Failed("line %d:\n%s\nprinted\n%s\nand not\n%s"
+                                 % (step.line, step.text, self.shown(terminal.unread), step.expected))
 
     def _end(self, step):
         terminal = self.terminals.pop(step.name, None)
