@@ -22,6 +22,12 @@ def pages():
     return sorted(each for each in found if not each.name.endswith(".head.md"))
 
 
+def original(path):
+    """What a page is a translation of, or None."""
+    name = re.sub(r"\.[a-z]{2}-[A-Z]{2}\.md$", ".md", path.name)
+    return path.with_name(name) if name != path.name else None
+
+
 def prose(path):
     """A page without its blocks, where brackets mean nothing."""
     return page.FENCE.sub("", path.read_text(encoding="utf-8"))
@@ -35,7 +41,8 @@ def anchors(path):
 @tap.test("every page with commands is run")
 def _():
     listed = re.findall(r"'\.\./\.\./([^']+\.md)'", (ROOT / "tests" / "docs" / "meson.build").read_text())
-    with_commands = [str(each.relative_to(ROOT)) for each in pages() if page.steps(each.read_text(encoding="utf-8"))]
+    with_commands = [str(each.relative_to(ROOT)) for each in pages()
+                     if not original(each) and page.steps(each.read_text(encoding="utf-8"))]
     tap.equal([name for name in with_commands if name not in listed], [], "pages that are not in tests/docs/meson.build")
 
 
@@ -51,6 +58,18 @@ def _():
             if not there.exists() or anchor and there.suffix == ".md" and anchor not in anchors(there):
                 broken.append("%s: %s" % (path.relative_to(ROOT), link))
     tap.equal(broken, [], "broken links")
+
+
+@tap.test("a page in another language has the commands of its original, and leads to the same places")
+def _():
+    translated = [each for each in pages() if original(each)]
+    tap.check(translated, "there is one")
+    for path in translated:
+        here, there = (each.read_text(encoding="utf-8") for each in (path, original(path)))
+        tap.equal(page.commands(here), page.commands(there), "blocks of %s" % path.name)
+        links = set(LINK.findall(prose(original(path)))) - {path.name}
+        tap.equal(sorted(links - set(LINK.findall(prose(path)))), [], "links that %s lacks" % path.name)
+        tap.equal(len(HEADING.findall(prose(path))), len(HEADING.findall(prose(original(path)))), "headings of %s" % path.name)
 
 
 @tap.test("docs/README.md leads to every page")
