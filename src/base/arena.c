@@ -1,5 +1,7 @@
 #include "base/arena.h"
 
+#include "base/err.h"
+
 #include <stdalign.h>
 #include <stdlib.h>
 
@@ -15,6 +17,12 @@ struct arena_block {
 void arena_init(struct arena *a, size_t max)
 {
     *a = (struct arena){.max = max};
+}
+
+void arena_init_in(struct arena *a, size_t max, void *room, size_t size)
+{
+    invariant((uintptr_t)room % 16 == 0);
+    *a = (struct arena){.at = room, .end = (uint8_t *)room + size, .max = max};
 }
 
 static void free_from(struct arena_block *block)

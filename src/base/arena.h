@@ -20,6 +20,9 @@ struct arena {
 };
 
 void arena_init(struct arena *a, size_t max);
+/* One that begins in the caller's own memory, aligned to 16, and asks for more when that is full:
+ * for work that is small nearly always and done at once. It is cleared, never reset. */
+void arena_init_in(struct arena *a, size_t max, void *room, size_t size);
 void arena_clear(struct arena *a); /* gives all memory back */
 void arena_reset(struct arena *a); /* empty again, one block kept */
 

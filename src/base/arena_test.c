@@ -86,6 +86,28 @@ static void stops_at_its_ceiling(void **state)
     arena_clear(&a);
 }
 
+/* Small work stays in the caller's memory; what does not fit goes to blocks, and the ceiling counts
+ * both. */
+static void begins_in_memory_of_the_caller(void **state)
+{
+    (void)state;
+    struct arena a;
+    _Alignas(16) uint8_t room[64];
+    memset(room, 0xaa, sizeof room);
+    for (int round = 0; round < 2; round++) {
+        arena_init_in(&a, 1000, room, sizeof room);
+        assert_ptr_equal(arena_alloc(&a, 40), room);
+        assert_int_equal(room[39], 0);
+        assert_null(a.first);
+        uint8_t *more = arena_alloc(&a, 40);
+        assert_non_null(more);
+        assert_true(more < room || more >= room + sizeof room);
+        assert_null(arena_alloc(&a, 1000 - 96 + 1));
+        assert_non_null(arena_alloc(&a, 1000 - 96 - 8));
+        arena_clear(&a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +115,7 @@ int main(void)
         cmocka_unit_test(keeps_what_the_last_request_needed),
         cmocka_unit_test(nothing_has_an_address),
         cmocka_unit_test(stops_at_its_ceiling),
+        cmocka_unit_test(begins_in_memory_of_the_caller),
     };
     return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
 }

@@ -65,10 +65,10 @@ struct change {
 static int not_one_row(struct once_run *run, uint64_t changed, struct once_error *why)
 {
     run->broken = ERR_INVALID;
-    (void)fault_set(&run->broken_why, ERR_INVALID,
+    (void)fault_set(&run->op.why, ERR_INVALID,
                     "a guard changed %llu rows: key_column does not name one row",
                     (unsigned long long)changed);
-    return once_fail(why, ONCE_INVALID, "%s", run->broken_why.text);
+    return once_fail(why, ONCE_INVALID, "%s", run->op.why.text);
 }
 
 /* Changes the row; if there was nothing to change, what does it say? */

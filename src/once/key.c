@@ -13,6 +13,7 @@
 #define SEGS_MAX  16
 /* The tree of a body takes about ten times its size; a body that needs more makes no key. */
 #define TREE_MAX (256u << 20)
+#define TREE_FEW 4096 /* enough for most, on the stack */
 
 enum part_kind { PART_TEXT, PART_KEY, PART_TAG, PART_TOPIC, PART_MSGID, PART_PROP, PART_BODY };
 
@@ -339,7 +340,8 @@ enum err key_make(const struct key *key, const struct once_message *message, str
     const struct json *body = NULL;
     size_t start = out->len;
     struct arena arena;
-    arena_init(&arena, TREE_MAX);
+    _Alignas(16) uint8_t room[TREE_FEW];
+    arena_init_in(&arena, TREE_MAX, room, sizeof room);
     enum err err = key->body ? read_body(message, &arena, &body, why) : OK;
     if (!err)
         err = append(key, message, body, out, why);

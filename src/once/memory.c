@@ -1,12 +1,16 @@
 /* memory.c - the store that is this process: for tests, and for programs of one process.
  *
- * 64 shards with a lock each; the first byte of an id chooses. A shard is a hash table of rows:
+ * 64 shards with a lock each; the first byte of an id chooses. A shard is an index of rows:
  *
- *     bucket[hash] ──► row ──► row       rows stand in pages of 256 and are named by their number,
- *                                        so that a link takes four bytes and growing moves no row
+ *     slot[tag …] ── number ──► row     a slot has 32 bits of the id, so that nearly always it
+ *     slot[tag …]                       tells by itself that a key is new: of many rows, one that
+ *     free                              is looked at is one that is not in the processor's cache.
+ *                                       Rows stand in pages of 256 and never move
  *
- * A row is 56 bytes, of the id 16 (ids are SHA-256; half of one is as good here). Steps are few and
- * big: they are kept aside, by id.
+ * A tag says where its slot would like to stand; what finds that taken stands behind it (linear
+ * probing, at most three quarters full), and moves up when a place before it becomes free. Growing
+ * goes by the tags alone. A row is 56 bytes, of the id 16 (ids are SHA-256; half of one is as good
+ * here). Steps are few and big: they are kept aside, by id.
  *
  * What has expired goes in two ways: each new row looks at two others, so that the table cannot
  * grow faster than it is swept; and OP_SWEEP looks at all.
@@ -24,7 +28,13 @@
 #define ID_KEPT   16
 #define PAGE_ROWS 256
 #define NONE      UINT32_MAX
+#define SLOTS_FEW 16
 #define LOOK_AT   2 /* rows, for each that is added */
+
+struct slot {
+    uint32_t tag;
+    uint32_t number; /* of the row; NONE: the slot is free */
+};
 
 struct row {
     uint8_t id[ID_KEPT];
@@ -32,11 +42,11 @@ struct row {
     int64_t fence;
     int64_t until_ms;
     uint64_t fingerprint;
-    uint32_t next; /* in its bucket, or among the free ones */
+    uint32_t next; /* among the free ones */
     uint8_t state; /* ONCE_ABSENT: free */
     bool stepped;  /* has steps */
 };
-static_assert(sizeof(struct row) == 56, "a million rows and their buckets stay below 100 MB");
+static_assert(sizeof(struct row) == 56, "a million rows and their slots stay below 100 MB");
 
 struct step {
     struct step *next;
@@ -51,12 +61,12 @@ struct steps { /* of one id */
 
 struct shard {
     _Alignas(64) pthread_mutex_t key;
-    uint32_t *bucket;
-    uint32_t n_buckets; /* 0, or a power of two */
-    uint32_t n;         /* rows in use */
-    uint32_t top;       /* rows that were ever in use */
-    uint32_t free;      /* first of the free ones below top */
-    uint32_t look;      /* the next one to be looked at */
+    struct slot *slot;
+    uint32_t n_slots; /* 0, or a power of two */
+    uint32_t n;       /* rows in use */
+    uint32_t top;     /* rows that were ever in use */
+    uint32_t free;    /* first of the free ones below top */
+    uint32_t look;    /* the next one to be looked at */
     uint32_t n_pages;
     struct row **page;
     struct map steps;
@@ -91,43 +101,64 @@ static struct row *row_at(const struct shard *shard, uint32_t number)
     return &shard->page[number / PAGE_ROWS][number % PAGE_ROWS];
 }
 
-static uint32_t *bucket_of(const struct shard *shard, const uint8_t *id)
+static uint32_t tag_of(const uint8_t *id)
 {
-    return &shard->bucket[load_u32(id + 4) & (shard->n_buckets - 1)];
+    return load_u32(id + 4);
+}
+
+/* The slot of this id, or the free one where the search for it ends: some always are. */
+static struct slot *slot_find(const struct shard *shard, const uint8_t *id)
+{
+    uint32_t mask = shard->n_slots - 1, tag = tag_of(id), i = tag & mask;
+    for (; shard->slot[i].number != NONE; i = (i + 1) & mask) {
+        if (shard->slot[i].tag == tag &&
+            memcmp(row_at(shard, shard->slot[i].number)->id, id, ID_KEPT) == 0)
+            break;
+    }
+    return &shard->slot[i];
 }
 
 static struct row *row_find(const struct shard *shard, const uint8_t *id)
 {
-    if (shard->n_buckets == 0)
+    if (shard->n_slots == 0)
         return NULL;
-    for (uint32_t i = *bucket_of(shard, id); i != NONE;) {
-        struct row *row = row_at(shard, i);
-        if (memcmp(row->id, id, ID_KEPT) == 0)
-            return row;
-        i = row->next;
-    }
-    return NULL;
+    const struct slot *slot = slot_find(shard, id);
+    return slot->number == NONE ? NULL : row_at(shard, slot->number);
 }
 
-static enum err buckets_grow(struct shard *shard)
+static enum err slots_grow(struct shard *shard)
 {
-    uint32_t n = shard->n_buckets ? shard->n_buckets * 2 : 16;
-    uint32_t *bucket = malloc((size_t)n * sizeof *bucket);
-    if (!bucket)
-        return shard->n_buckets ? OK : ERR_NO_MEMORY; /* longer chains will do */
-    memset(bucket, 0xff, (size_t)n * sizeof *bucket);
-    free(shard->bucket);
-    shard->bucket = bucket;
-    shard->n_buckets = n;
-    for (uint32_t i = 0; i < shard->top; i++) {
-        struct row *row = row_at(shard, i);
-        if (row->state == ONCE_ABSENT)
+    uint32_t n = shard->n_slots ? shard->n_slots * 2 : SLOTS_FEW, mask = n - 1;
+    struct slot *grown = malloc((size_t)n * sizeof *grown);
+    if (!grown) /* one more will do, as long as one stays free */
+        return shard->n + 1 < shard->n_slots ? OK : ERR_NO_MEMORY;
+    memset(grown, 0xff, (size_t)n * sizeof *grown); /* NONE */
+    for (uint32_t old = 0; old < shard->n_slots; old++) {
+        if (shard->slot[old].number == NONE)
             continue;
-        uint32_t *head = bucket_of(shard, row->id);
-        row->next = *head;
-        *head = i;
+        uint32_t i = shard->slot[old].tag & mask;
+        while (grown[i].number != NONE)
+            i = (i + 1) & mask;
+        grown[i] = shard->slot[old];
     }
+    free(shard->slot);
+    shard->slot = grown;
+    shard->n_slots = n;
     return OK;
+}
+
+/* What stands behind it and would rather stand here, or before, moves up. */
+static void slot_free(struct shard *shard, struct slot *slot)
+{
+    uint32_t mask = shard->n_slots - 1, hole = (uint32_t)(slot - shard->slot);
+    for (uint32_t i = (hole + 1) & mask; shard->slot[i].number != NONE; i = (i + 1) & mask) {
+        uint32_t way = (i - shard->slot[i].tag) & mask; /* from where it would like to stand */
+        if (way < ((i - hole) & mask))
+            continue;
+        shard->slot[hole] = shard->slot[i];
+        hole = i;
+    }
+    shard->slot[hole].number = NONE;
 }
 
 static enum err page_add(struct shard *shard)
@@ -146,7 +177,7 @@ static enum err page_add(struct shard *shard)
 /* A row for this id, which has none. NULL: out of memory. */
 static struct row *row_add(struct shard *shard, const uint8_t *id)
 {
-    if (shard->n >= shard->n_buckets && buckets_grow(shard) != OK)
+    if (shard->n >= shard->n_slots / 4 * 3 && slots_grow(shard) != OK)
         return NULL;
     uint32_t number = shard->free;
     if (number != NONE)
@@ -156,10 +187,10 @@ static struct row *row_add(struct shard *shard, const uint8_t *id)
     else
         number = shard->top++;
     struct row *row = row_at(shard, number);
-    uint32_t *head = bucket_of(shard, id);
-    *row = (struct row){.next = *head};
+    *row = (struct row){.state = ONCE_ABSENT};
     memcpy(row->id, id, ID_KEPT);
-    *head = number;
+    __builtin_prefetch(row + 1, 1); /* probably the next one to be written */
+    *slot_find(shard, id) = (struct slot){tag_of(id), number};
     shard->n++;
     return row;
 }
@@ -181,14 +212,11 @@ static void steps_drop(struct shard *shard, struct row *row)
 static void row_drop(struct shard *shard, struct row *row)
 {
     steps_drop(shard, row);
-    uint32_t *at = bucket_of(shard, row->id);
-    while (row_at(shard, *at) != row)
-        at = &row_at(shard, *at)->next;
-    uint32_t number = *at;
-    *at = row->next;
+    struct slot *slot = slot_find(shard, row->id);
     row->state = ONCE_ABSENT;
     row->next = shard->free;
-    shard->free = number;
+    shard->free = slot->number;
+    slot_free(shard, slot);
     shard->n--;
 }
 
@@ -209,6 +237,7 @@ static void look_around(const struct store *store, struct shard *shard, int64_t 
         if (shard->look >= shard->top)
             shard->look = 0;
         struct row *row = row_at(shard, shard->look++);
+        __builtin_prefetch(row + LOOK_AT); /* the shard's next turn is some messages away */
         if (is_over(store, row, now))
             row_drop(shard, row);
     }
@@ -394,7 +423,7 @@ static void memory_close(struct store *store)
         for (uint32_t p = 0; p < shard->n_pages; p++)
             free(shard->page[p]);
         free(shard->page);
-        free(shard->bucket);
+        free(shard->slot);
         map_clear(&shard->steps);
         (void)pthread_mutex_destroy(&shard->key);
     }

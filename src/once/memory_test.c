@@ -90,6 +90,38 @@ static void does_what_the_rules_say(void **state)
     rig_close(&rig);
 }
 
+/* Keys of one shard that want to stand in the same few places of its index, at its end and over it:
+ * whatever comes and goes, each is found as long as it is there and not after that. */
+static void finds_keys_that_stand_in_each_others_way(void **state)
+{
+    (void)state;
+    enum { KEYS = 600, OPS = 60000 };
+    struct rig rig;
+    rig_open(&rig);
+    struct dice dice = test_dice();
+    bool there[KEYS] = {false};
+    for (int i = 0; i < OPS; i++) {
+        size_t key = dice_below(&dice, KEYS);
+        bool grows = i / 5000 % 2 == 0;
+        bool claims = dice_below(&dice, 4) < (grows ? 3 : 1);
+        struct op op = op_of(claims ? OP_CLAIM : OP_FORGET, key, 9);
+        store_u64(op.id, 0xffffffff - key % 7); /* the shard, then the tag */
+        struct op look = op;
+        run(&rig, &op);
+        there[key] = claims;
+        look.kind = OP_LOOK;
+        run(&rig, &look);
+        assert_int_equal(look.outcome, claims ? OUT_OK : OUT_ABSENT);
+    }
+    for (size_t key = 0; key < KEYS; key++) {
+        struct op look = op_of(OP_LOOK, key, 0);
+        store_u64(look.id, 0xffffffff - key % 7);
+        run(&rig, &look);
+        assert_int_equal(look.outcome, there[key] ? OUT_OK : OUT_ABSENT);
+    }
+    rig_close(&rig);
+}
+
 static void sweeps_what_has_ended_and_nothing_else(void **state)
 {
     (void)state;
@@ -230,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_what_the_rules_say),
+        cmocka_unit_test(finds_keys_that_stand_in_each_others_way),
         test_of_row("H-33", sweeps_what_has_ended_and_nothing_else),
         cmocka_unit_test(does_not_grow_while_what_was_there_has_ended),
         cmocka_unit_test(steps_are_their_holders_and_live_like_the_row),

@@ -37,6 +37,7 @@
 #include "once/driver.h"
 #include "once/key.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -151,7 +152,6 @@ struct once_run {
     struct once_run *next; /* in running */
     struct buf key;        /* prefix and key, then a NUL that is not counted */
     struct op op;
-    char name[ONCE_NAME_MAX + 1];
     int attempt;
     bool without_store; /* open_when_down: there is no claim */
     bool overtook;      /* an earlier run of the key never ended */
@@ -163,10 +163,11 @@ struct once_run {
     /* transactions */
     struct conn *conn;
     struct place place; /* ONCE_OFFSET */
-    enum err broken;    /* a statement of ours failed: it can only be rolled back */
-    struct fault broken_why;
-    uint32_t outbox; /* messages put there so far */
+    enum err broken;    /* a statement of ours failed (op.why): it can only be rolled back */
+    uint32_t outbox;    /* messages put there so far */
 };
+/* More than that and it is out of what malloc keeps for each thread, which is most of its cost. */
+static_assert(sizeof(struct once_run) <= 1024, "a run is allocated for each message");
 
 /* ---- what runs here (running.c) ---- */
 

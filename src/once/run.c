@@ -21,12 +21,11 @@
 
 static struct once_run *run_new(struct once *once, const struct once_message *message)
 {
-    struct once_run *run = calloc(1, sizeof *run);
+    struct once_run *run = malloc(sizeof *run);
     if (!run)
         return NULL;
-    run->once = once;
-    run->attempt = message->attempt;
-    run->op.name = "";
+    *run = (struct once_run){.once = once, .attempt = message->attempt};
+    run->op.name = run->place.name = "";
     run->op.expiry_ms = once->with.expiry_ms;
     run->op.retention_ms = once->with.retention_ms;
     run->op.takeover = once->with.takeover;
@@ -75,10 +74,14 @@ enum err run_name(struct once_run *run)
     struct bytes key = buf_bytes(&run->key);
     key_id(bytes_str(run->once->with.scope), key, run->op.id);
     run->op.plain = key;
-    if (run->once->names) {
-        key_name(key, run->name, sizeof run->name);
-        run->op.name = run->name;
-    }
+    if (!run->once->names)
+        return OK;
+    char name[ONCE_NAME_MAX + 1];
+    key_name(key, name, sizeof name);
+    const struct note *note = run_note(run, name, strlen(name));
+    if (!note)
+        return ERR_NO_MEMORY;
+    run->op.name = run->place.name = note->text;
     return OK;
 }
 

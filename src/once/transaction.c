@@ -121,9 +121,9 @@ static int end_broken(struct once_run *run, struct once_answer *answer)
     enum err err = run->broken;
     roll_back(run);
     if (err == ERR_BUSY || err == ERR_IO)
-        return no_transaction(run, answer, err, &run->broken_why); /* not the handler's fault */
+        return no_transaction(run, answer, err, &run->op.why); /* not the handler's fault */
     (void)answer_set(answer, ONCE_RETRY, ONCE_FAILED_RUN, 0);
-    (void)once_fail_store(&answer->why, err, &run->broken_why);
+    (void)once_fail_store(&answer->why, err, &run->op.why);
     return ONCE_RETRY;
 }
 
@@ -159,7 +159,7 @@ static bool place_written(struct once_run *run, struct once_answer *answer)
         return true;
     if (err != OK) {
         run->broken = err;
-        run->broken_why = fault;
+        run->op.why = fault;
         (void)end_broken(run, answer);
         return false;
     }
@@ -186,7 +186,7 @@ static int commit(struct once_run *run, struct once_answer *answer)
         return end_unsure(run, answer, &fault);
     }
     run->broken = err;
-    run->broken_why = fault;
+    run->op.why = fault;
     return end_broken(run, answer);
 }
 
@@ -219,12 +219,12 @@ int transaction_call(struct once_run *run, struct sql_call *call, struct once_er
     struct fault fault = {0};
     if (run->broken != OK)
         return once_fail(why, ONCE_MISUSE, "an earlier statement of this transaction failed: %s",
-                         run->broken_why.text);
+                         run->op.why.text);
     enum err err = run->once->driver->call(run->conn, call, &fault);
     if (err == OK)
         return ONCE_OK;
     run->broken = err;
-    run->broken_why = fault;
+    run->op.why = fault;
     return once_fail(why, once_code_of(err), "%s", fault.text[0] ? fault.text : err_text(err));
 }
 
@@ -313,7 +313,6 @@ enum err place_of(struct once_run *run, const struct once_message *message, stru
         err = place_id(once, message->topic, message->broker, message->queue, run->place.id);
     if (err != OK)
         return fault_set(why, err, "topic and broker have names that are too long");
-    run->place.name = run->name;
     run->place.offset = message->offset;
     run->place.floor = message->floor;
     if (!epoch_of(once, run->place.id, &run->place.epoch))
