@@ -532,6 +532,26 @@ OMQ_API int omq_call(struct omq_client *client, const char *server, int request,
                      size_t body_size, int timeout_ms, struct omq_answer **out,
                      struct omq_error *why);
 OMQ_API const char *omq_answer_field(const struct omq_answer *answer, const char *name); /* NULL */
+
+/* Many requests, of one server or of several: up to 64 are under way at a time, and a server that
+ * is silent keeps none of the others waiting. `timeout_ms` is of each. OMQ_OK: each was asked, and
+ * has its own `code`; otherwise none was. */
+struct omq_question {
+    const char *server; /* NULL: any of the name servers */
+    int request;
+    const struct omq_property *fields;
+    size_t n_fields;
+    const void *body;
+    size_t body_size;
+    uint64_t reserved[2];
+
+    /* Filled in. */
+    int code;                  /* an enum omq_code */
+    struct omq_answer *answer; /* NULL unless `code` is OMQ_OK; omq_answer_free */
+    struct omq_error why;      /* unless it is */
+};
+OMQ_API int omq_call_all(struct omq_client *client, struct omq_question *questions, size_t n,
+                         int timeout_ms, struct omq_error *why);
 OMQ_API void omq_answer_free(struct omq_answer *answer);
 
 /* Since the client was opened, but for `connections`, `waiting` and `kept`, which are as of now. */

@@ -1,22 +1,32 @@
-/* call.c - any request of the protocol, for those who administer: the answer as it came. */
+/* call.c - any request of the protocol, for those who administer: the answer as it came.
+ *
+ * Questions are asked in a batch, of which a window is under way at a time. A slot of the window
+ * takes the next question when its own is answered.
+ */
 #include "client/client_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-struct any_call {
-    struct omq_client *client;
-    const char *server; /* NULL: a name server */
-    const struct omq_property *fields;
-    size_t n_fields;
-    uint64_t timeout_ms;
-    struct post post;
-    struct call call;      /* to `server` */
+#define WINDOW 64
+
+struct batch;
+
+struct slot {
+    struct batch *batch;
+    struct omq_question *question;
+    struct call call;      /* to the server that was named */
     struct name_call name; /* to a name server; its call has the same request */
+};
+
+struct batch {
+    struct omq_client *client;
+    struct omq_question *questions;
+    size_t n, begun, ended;
+    uint64_t timeout_ms;
+    struct slot *slots;
+    struct post post;
     struct waiter waiter;
-    struct omq_answer *answer;
-    int code;
-    struct omq_error why;
 };
 
 static char *text_into(char **at, struct bytes text)
@@ -55,76 +65,137 @@ static struct omq_answer *answer_copy(const struct head *head, struct bytes body
     return copy;
 }
 
-static void any_answered(struct any_call *any, int32_t request, const struct answer *answer)
+static void slot_begin(struct slot *slot);
+
+static void slot_answered(struct slot *slot, const struct answer *answer)
 {
-    const char *name = request_name(request);
+    struct batch *batch = slot->batch;
+    struct omq_question *q = slot->question;
+    const char *name = request_name(q->request), *server = q->server;
     char number[24];
-    (void)snprintf(number, sizeof number, "request %d", request);
+    (void)snprintf(number, sizeof number, "request %d", q->request);
     if (!name)
         name = number;
-    const char *server = any->server ? any->server : "the name servers";
     if (answer->err) {
         int code =
             answer->err == ERR_CLOSED && answer->maybe_done ? OMQ_LOST : omq_code_of(answer->err);
-        any->code = omq_fail(&any->why, any->client->closing ? OMQ_CLOSED : code,
-                             "%s: no answer from %.200s: %s", name, server, answer->reason);
+        q->code = omq_fail(&q->why, batch->client->closing ? OMQ_CLOSED : code,
+                           "%s: no answer from %.200s: %s", name,
+                           server ? server : "the name servers", answer->reason);
     } else if (answer->head->code != RES_SUCCESS) {
-        any->code = omq_refused(&any->why, answer->head, name);
+        q->code = omq_refused(&q->why, answer->head, name);
     } else {
-        any->answer = answer_copy(answer->head, answer->body);
-        any->code =
-            any->answer ? OMQ_OK : omq_fail(&any->why, OMQ_NO_MEMORY, "no memory for an answer");
+        q->answer = answer_copy(answer->head, answer->body);
+        q->code = q->answer ? OMQ_OK : omq_fail(&q->why, OMQ_NO_MEMORY, "no memory for an answer");
     }
-    waiter_tell(&any->waiter);
+    batch->ended++;
+    for (; batch->client->closing && batch->begun < batch->n; batch->begun++, batch->ended++) {
+        q = &batch->questions[batch->begun];
+        q->code = omq_fail(&q->why, OMQ_CLOSED, "the client was closed before this was asked");
+    }
+    if (batch->begun < batch->n)
+        slot_begin(slot);
+    else if (batch->ended == batch->n)
+        waiter_tell(&batch->waiter);
 }
 
 static void server_answered(struct call *call, const struct answer *answer)
 {
-    any_answered(list_entry(call, struct any_call, call), call->code, answer);
+    slot_answered(list_entry(call, struct slot, call), answer);
 }
 
 static void name_answered(struct name_call *name, const struct answer *answer)
 {
-    any_answered(list_entry(name, struct any_call, name), name->call.code, answer);
+    slot_answered(list_entry(name, struct slot, name), answer);
 }
 
-static void fields_put(const struct any_call *any, struct frame_out *frame)
+static void fields_put(const struct omq_question *q, struct frame_out *frame)
 {
-    for (size_t i = 0; i < any->n_fields; i++)
-        frame_put(frame, bytes_str(any->fields[i].name), bytes_str(any->fields[i].value));
+    for (size_t i = 0; i < q->n_fields; i++)
+        frame_put(frame, bytes_str(q->fields[i].name), bytes_str(q->fields[i].value));
 }
 
 static void server_put(const struct call *call, struct frame_out *frame)
 {
-    fields_put(list_entry(call, struct any_call, call), frame);
+    fields_put(list_entry(call, struct slot, call)->question, frame);
 }
 
 static void name_put(const struct call *call, struct frame_out *frame)
 {
-    fields_put(list_entry(call, struct any_call, name.call), frame);
+    fields_put(list_entry(call, struct slot, name.call)->question, frame);
 }
 
-static void any_begin(struct post *post)
+/* Loop. The slot is free, and a question is left. */
+static void slot_begin(struct slot *slot)
 {
-    struct any_call *any = list_entry(post, struct any_call, post);
-    if (any->server)
-        call_start(any->client, bytes_str(any->server), &any->call, any->timeout_ms);
+    struct batch *batch = slot->batch;
+    struct omq_question *q = slot->question = &batch->questions[batch->begun++];
+    size_t room = 0;
+    for (size_t i = 0; i < q->n_fields; i++)
+        room += strlen(q->fields[i].name) + strlen(q->fields[i].value);
+    slot->call = (struct call){.code = q->request,
+                               .put = server_put,
+                               .room = room,
+                               .body = bytes_of(q->body, q->body_size),
+                               .done = server_answered};
+    slot->name = (struct name_call){.call = slot->call, .done = name_answered};
+    slot->name.call.put = name_put;
+    if (q->server)
+        call_start(batch->client, bytes_str(q->server), &slot->call, batch->timeout_ms);
     else
-        name_call_start(any->client, &any->name, any->timeout_ms);
+        name_call_start(batch->client, &slot->name, batch->timeout_ms);
 }
 
-static int any_check(const struct omq_client *client, const struct omq_property *fields,
-                     size_t n_fields, struct omq_answer *const *out, struct omq_error *why)
+static void batch_begin(struct post *post)
 {
-    if (!client || !out || (!fields && n_fields > 0))
-        return omq_fail(why, OMQ_INVALID, "a call needs a client, fields and somewhere to go");
-    if (n_fields > HEAD_FIELDS_MAX)
+    struct batch *batch = list_entry(post, struct batch, post);
+    for (size_t i = 0; i < WINDOW && i < batch->n; i++)
+        slot_begin(&batch->slots[i]);
+}
+
+static int question_check(const struct omq_question *q, struct omq_error *why)
+{
+    if (!q->fields && q->n_fields > 0)
+        return omq_fail(why, OMQ_INVALID, "a request has fields, but not where they are");
+    if (q->n_fields > HEAD_FIELDS_MAX)
         return omq_fail(why, OMQ_INVALID, "a request has at most %d fields", HEAD_FIELDS_MAX);
-    for (size_t i = 0; i < n_fields; i++)
-        if (!fields[i].name || !fields[i].name[0] || !fields[i].value)
+    for (size_t i = 0; i < q->n_fields; i++)
+        if (!q->fields[i].name || !q->fields[i].name[0] || !q->fields[i].value)
             return omq_fail(why, OMQ_INVALID, "field %zu has no name or no value", i);
+    return OMQ_OK;
+}
+
+int omq_call_all(struct omq_client *client, struct omq_question *questions, size_t n,
+                 int timeout_ms, struct omq_error *why)
+{
+    if (!client || (!questions && n > 0))
+        return omq_fail(why, OMQ_INVALID, "a call needs a client and a question");
     if (pthread_equal(pthread_self(), client->thread))
         return omq_fail(why, OMQ_MISUSE, "a call that waits cannot be made from `choose` or `log`");
+    for (size_t i = 0; i < n; i++) {
+        int code = question_check(&questions[i], why);
+        if (code)
+            return code;
+        questions[i].code = OMQ_CLOSED;
+        questions[i].answer = NULL;
+    }
+    if (n == 0)
+        return OMQ_OK;
+    struct batch batch = {.client = client,
+                          .questions = questions,
+                          .n = n,
+                          .timeout_ms =
+                              (uint64_t)(timeout_ms > 0 ? timeout_ms : client->options.timeout_ms),
+                          .slots = calloc(n < WINDOW ? n : WINDOW, sizeof *batch.slots),
+                          .post.run = batch_begin};
+    if (!batch.slots)
+        return omq_fail(why, OMQ_NO_MEMORY, "no memory for %zu questions", n);
+    for (size_t i = 0; i < n && i < WINDOW; i++)
+        batch.slots[i].batch = &batch;
+    waiter_init(&batch.waiter);
+    loop_post(client->loop, &batch.post);
+    waiter_wait(&batch.waiter);
+    free(batch.slots);
     return OMQ_OK;
 }
 
@@ -132,34 +203,22 @@ int omq_call(struct omq_client *client, const char *server, int request,
              const struct omq_property *fields, size_t n_fields, const void *body, size_t body_size,
              int timeout_ms, struct omq_answer **out, struct omq_error *why)
 {
-    int code = any_check(client, fields, n_fields, out, why);
+    if (!out)
+        return omq_fail(why, OMQ_INVALID, "a call needs somewhere to put the answer");
+    struct omq_question q = {.server = server,
+                             .request = request,
+                             .fields = fields,
+                             .n_fields = n_fields,
+                             .body = body,
+                             .body_size = body_size};
+    int code = omq_call_all(client, &q, 1, timeout_ms, why);
     if (code)
         return code;
-    struct any_call any = {.client = client,
-                           .server = server,
-                           .fields = fields,
-                           .n_fields = n_fields,
-                           .timeout_ms =
-                               (uint64_t)(timeout_ms > 0 ? timeout_ms : client->options.timeout_ms),
-                           .post.run = any_begin};
-    size_t room = 0;
-    for (size_t i = 0; i < n_fields; i++)
-        room += strlen(fields[i].name) + strlen(fields[i].value);
-    any.call = (struct call){.code = request,
-                             .put = server_put,
-                             .room = room,
-                             .body = bytes_of(body, body_size),
-                             .done = server_answered};
-    any.name = (struct name_call){.call = any.call, .done = name_answered};
-    any.name.call.put = name_put;
-    waiter_init(&any.waiter);
-    loop_post(client->loop, &any.post);
-    waiter_wait(&any.waiter);
-    if (any.code && why)
-        *why = any.why;
-    if (!any.code)
-        *out = any.answer;
-    return any.code;
+    if (q.code && why)
+        *why = q.why;
+    if (!q.code)
+        *out = q.answer;
+    return q.code;
 }
 
 void omq_answer_free(struct omq_answer *answer)

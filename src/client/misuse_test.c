@@ -128,6 +128,36 @@ static void questions_without_sense_are_refused(void **state)
     omq_client_close(client);
 }
 
+/* Of many requests either all are asked or none; a server that is not there fails its own only. */
+static void requests_without_sense_are_refused(void **state)
+{
+    (void)state;
+    struct omq_client *client = client_new();
+    struct omq_error why;
+    struct omq_answer *answer;
+    enum { MANY = 200 };
+    static struct omq_question all[MANY];
+    for (size_t i = 0; i < MANY; i++)
+        all[i] = (struct omq_question){.server = i % 2 ? "127.0.0.1:1" : NULL, .request = 28};
+    assert_int_equal(omq_call(client, NULL, 28, NULL, 0, NULL, 0, 0, NULL, &why), OMQ_INVALID);
+    assert_int_equal(omq_call(NULL, NULL, 28, NULL, 0, NULL, 0, 0, &answer, &why), OMQ_INVALID);
+    assert_int_equal(omq_call_all(NULL, all, MANY, 0, &why), OMQ_INVALID);
+    assert_int_equal(omq_call_all(client, NULL, 1, 0, &why), OMQ_INVALID);
+    assert_int_equal(omq_call_all(client, NULL, 0, 0, &why), OMQ_OK);
+    all[MANY - 1].n_fields = 1;
+    assert_int_equal(omq_call_all(client, all, MANY, 0, &why), OMQ_INVALID);
+    all[MANY - 1].fields = &(struct omq_property){.name = "topic"};
+    assert_int_equal(omq_call_all(client, all, MANY, 0, &why), OMQ_INVALID);
+    all[MANY - 1].n_fields = 0;
+    assert_int_equal(omq_call_all(client, all, MANY, 0, &why), OMQ_OK);
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(all[i].code, OMQ_NETWORK);
+        assert_null(all[i].answer);
+        assert_non_null(strstr(all[i].why.text, i % 2 ? "127.0.0.1:1" : "name server"));
+    }
+    omq_client_close(client);
+}
+
 static void options_without_sense_are_refused(void **state)
 {
     (void)state;
@@ -422,6 +452,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(null_is_an_argument_like_any_other),
         cmocka_unit_test(questions_without_sense_are_refused),
+        cmocka_unit_test(requests_without_sense_are_refused),
         cmocka_unit_test(options_without_sense_are_refused),
         cmocka_unit_test(a_closed_producer_says_so),
         cmocka_unit_test(a_closed_consumer_says_so),
