@@ -351,7 +351,12 @@ struct omq_consumer;
 enum omq_start { OMQ_FROM_LAST, OMQ_FROM_FIRST, OMQ_FROM_TIME };
 enum omq_spread { OMQ_CLUSTER, OMQ_BROADCAST }; /* each message to one member, or to each */
 enum omq_acknowledge { OMQ_AFTER, OMQ_BEFORE };
-enum omq_result { OMQ_DONE, OMQ_LATER };
+enum omq_result {
+    OMQ_DONE,
+    OMQ_LATER, /* it failed */
+    OMQ_DEFER, /* of struct omq_ending only: not now; it was no attempt */
+    OMQ_DEAD,  /* of struct omq_ending only: a dead letter at once */
+};
 
 /* How the queues of a topic are shared among the members of a group. All members must say the
  * same; these are the Java client's strategies, queue by queue. */
@@ -459,6 +464,22 @@ OMQ_API int omq_consumer_take(struct omq_consumer *consumer, int timeout_ms, str
 OMQ_API const struct omq_delivery *const *omq_batch_messages(const struct omq_batch *batch,
                                                              size_t *n);
 OMQ_API void omq_batch_finish(struct omq_batch *batch, int result, size_t done);
+
+/* The same for many batches at a time, for programs that have many under way: what is there is
+ * taken at once, at most `max`; and what has ended goes back together. What is put off with
+ * OMQ_DEFER stays here and comes again after `after_ms`, an hour at most; in order, nothing of its
+ * queue comes before it. */
+OMQ_API int omq_consumer_take_all(struct omq_consumer *consumer, int timeout_ms,
+                                  struct omq_batch **out, size_t max, size_t *n,
+                                  struct omq_error *why);
+struct omq_ending {
+    struct omq_batch *batch;
+    int result;  /* enum omq_result */
+    size_t done; /* as for the handler: what is said is said of those from here on */
+    int64_t after_ms;
+    void *reserved[2];
+};
+OMQ_API void omq_batch_finish_all(const struct omq_ending *endings, size_t n);
 
 /* ---- readers: you ask for messages ----
  *

@@ -157,8 +157,8 @@ struct omq_consumer *consumer_new(struct omq_client *client);
 /* It owns `consumer`, also when it fails. */
 must_check enum err consumer_begin(struct omq_consumer *consumer, struct omq_error *why);
 void consumer_end(struct omq_consumer *consumer); /* once: whoever sets `over` */
-int consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
-                  struct omq_error *why);
+int consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out, size_t max,
+                  size_t *n, struct omq_error *why);
 /* False: it is closed. Else the loop waits for consumer_left. */
 bool consumer_entered(struct omq_consumer *consumer);
 void consumer_left(struct omq_consumer *consumer);
@@ -212,6 +212,9 @@ struct lane {
     bool locked; /* ordered: the broker gives this queue to nobody else */
     uint64_t locked_ns;
     bool wanted; /* while rebalancing */
+
+    struct lane *next_due; /* while batches that came back together are looked at */
+    bool due, due_failed, due_lost;
 };
 
 /* It asks where to begin after `pause_ms`: whoever had it may have something to tell first. */
@@ -253,6 +256,8 @@ struct omq_batch {
     struct link all;  /* in consumer.batches */
     struct omq_consumer *consumer;
     struct lane *lane;
+    struct omq_batch *with;     /* the next of those that come back together */
+    struct clock *clock;        /* the client's, which may be gone */
     _Atomic int state;          /* enum batch_state */
     struct asked_later *direct; /* an operator wants to know what comes of it; else NULL */
     struct exact *exact;        /* held, since a stuck handler may outlive its consumer; or NULL */
@@ -265,6 +270,13 @@ struct omq_batch {
     struct held **held; /* in the order of `messages` */
     const struct omq_delivery *messages[];
 };
+/* Any thread, for take.c. Makes it ready; what libonce lets pass becomes the application's. False:
+ * closing did not wait for that; nothing of it has run, and it is freed. */
+must_check bool batch_admit(struct omq_batch *batch);
+/* The application is done with it. */
+void batch_judge(struct omq_batch *batch, int result, size_t done);
+/* True: the loop waits for it. False: it was left, and is freed. */
+must_check bool batch_over(struct omq_batch *batch);
 /* Loop: one message out of turn, which is in no lane; what comes of it is answered. Takes over
  * both. */
 must_check enum err work_direct(struct omq_consumer *consumer, struct held *held,

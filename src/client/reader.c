@@ -79,7 +79,8 @@ int omq_reader_take(struct omq_reader *reader, int timeout_ms, struct omq_batch 
         return omq_fail(why, OMQ_INVALID, "no reader, or no place for the batch");
     if (pthread_equal(pthread_self(), reader->consumer.client->thread))
         return omq_fail(why, OMQ_MISUSE, "messages cannot be waited for in this callback");
-    return consumer_take(&reader->consumer, timeout_ms, out, why);
+    size_t n;
+    return consumer_take(&reader->consumer, timeout_ms, out, 1, &n, why);
 }
 
 /* ---- something on the loop, while the reader is open ---- */

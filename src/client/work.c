@@ -36,6 +36,7 @@ static struct omq_batch *batch_make(struct lane *lane, size_t n)
     batch->post.run = batch_back;
     batch->consumer = lane->consumer;
     batch->lane = lane;
+    batch->clock = lane->consumer->client->clock;
     batch->held = (struct held **)(batch->messages + n);
     batch->exact = exact_hold(lane->consumer->exact);
     batch->floor = lane_offset(lane);
@@ -153,7 +154,7 @@ static void lane_give(struct lane *lane)
 
 /* ---- in the hands, which may be the application's own threads ---- */
 
-static void batch_begin(struct omq_batch *batch)
+static void batch_mark(struct omq_batch *batch)
 {
     struct omq_client *client = batch->consumer->client;
     uint64_t now = clock_ns(client->clock);
@@ -195,8 +196,7 @@ static void batch_expand(struct omq_batch *batch)
     batch->readable = readable;
 }
 
-/* The application is done with it. */
-static void batch_judge(struct omq_batch *batch, int result, size_t done)
+void batch_judge(struct omq_batch *batch, int result, size_t done)
 {
     batch->result = result;
     batch->done = done;
@@ -216,8 +216,7 @@ static void batch_free(struct omq_batch *batch)
     free(batch);
 }
 
-/* True: the loop waits for it. False: it was left, and is freed. */
-static bool batch_over(struct omq_batch *batch)
+bool batch_over(struct omq_batch *batch)
 {
     int taken = BATCH_TAKEN;
     if (atomic_compare_exchange_strong(&batch->state, &taken, BATCH_OVER))
@@ -226,10 +225,10 @@ static bool batch_over(struct omq_batch *batch)
     return false;
 }
 
-/* What libonce lets pass becomes the application's. False: closing did not wait for that; nothing
- * of it has run, and it is freed. */
-static bool batch_admit(struct omq_batch *batch)
+bool batch_admit(struct omq_batch *batch)
 {
+    batch_mark(batch);
+    batch_expand(batch);
     atomic_store(&batch->state, BATCH_ASKING);
     if (batch->exact)
         exact_begin(batch);
@@ -248,8 +247,6 @@ static void batch_run(struct task *task)
     const struct omq_consumer_options o = consumer->options;
     size_t done = 0;
     int result = OMQ_LATER;
-    batch_begin(batch);
-    batch_expand(batch);
     if (!batch_admit(batch))
         return;
     if (batch->readable > 0)
@@ -508,19 +505,33 @@ static void lane_take_again(struct lane *lane)
     rebalance(consumer);
 }
 
-static void batch_back(struct post *post)
+/* What came of one batch. Its lane, which stays until it was looked at, is then due. */
+static void batch_settle(struct omq_batch *batch, struct lane **due)
 {
-    struct omq_batch *batch = list_entry(post, struct omq_batch, post);
-    struct omq_consumer *consumer = batch->consumer;
     struct lane *lane = batch->lane;
-    bool failed = false, lost = batch->lost;
-    consumer->running++; /* ours, until we are done with it */
+    bool failed = false;
+    if (!lane->due) {
+        lane->due = true;
+        lane->out++;
+        lane->next_due = *due;
+        *due = lane;
+    }
     consumer_trace(batch);
     if (batch->direct)
         direct_answer(batch);
     for (size_t i = 0; i < batch->n; i++)
         failed |= held_over(lane, batch->held[i]);
+    lane->due_failed |= failed;
+    lane->due_lost |= batch->lost;
     batch_gone(batch);
+}
+
+static void lane_settle(struct lane *lane)
+{
+    struct omq_consumer *consumer = lane->consumer;
+    bool failed = lane->due_failed, lost = lane->due_lost;
+    lane->due = lane->due_failed = lane->due_lost = false;
+    lane->out--;
     lane->consumed_ms = clock_ms(consumer->client->clock);
     if (lost)
         lane_take_again(lane);
@@ -532,6 +543,25 @@ static void batch_back(struct post *post)
         work_give(lane);
     }
     lane_idle(lane);
+}
+
+/* A batch, and those of the same consumer that came with it: each lane is looked at once. */
+static void batch_back(struct post *post)
+{
+    struct omq_batch *batch = list_entry(post, struct omq_batch, post);
+    struct omq_consumer *consumer = batch->consumer;
+    struct lane *due = NULL;
+    consumer->running++; /* ours, until we are done with it */
+    while (batch) {
+        struct omq_batch *next = batch->with;
+        batch_settle(batch, &due);
+        batch = next;
+    }
+    while (due) {
+        struct lane *lane = due;
+        due = lane->next_due;
+        lane_settle(lane);
+    }
     running_less(consumer);
 }
 
@@ -662,107 +692,4 @@ void work_expire(struct omq_consumer *consumer)
     uint64_t patience = (uint64_t)consumer->options.timeout_ms * 1000000;
     list_each(l, &consumer->lanes)
         lane_expire(list_entry(l, struct lane, link), now, patience);
-}
-
-/* ---- for those who take batches themselves ---- */
-
-bool consumer_entered(struct omq_consumer *consumer)
-{
-    room_enter(&consumer->room);
-    bool open = !consumer->shut;
-    consumer->inside += open;
-    room_leave(&consumer->room);
-    return open;
-}
-
-void consumer_left(struct omq_consumer *consumer)
-{
-    room_enter(&consumer->room);
-    consumer->inside--;
-    room_tell(&consumer->room);
-    room_leave(&consumer->room);
-}
-
-static struct link *ready_wait(struct omq_consumer *consumer, int timeout_ms)
-{
-    struct clock *clock = consumer->client->clock;
-    uint64_t until = clock_ns(clock) + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
-    struct link *first = NULL;
-    room_enter(&consumer->room);
-    while (!consumer->shut && (consumer->halted || !(first = list_pop(&consumer->ready)))) {
-        uint64_t now = clock_ns(clock);
-        if (now >= until)
-            break;
-        room_wait_ns(&consumer->room, until - now);
-    }
-    room_leave(&consumer->room);
-    return first;
-}
-
-int consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
-                  struct omq_error *why)
-{
-    if (!consumer_entered(consumer))
-        return omq_fail(why, OMQ_CLOSED, "it is closed");
-    if (consumer->options.handle) {
-        consumer_left(consumer);
-        return omq_fail(why, OMQ_MISUSE, "this consumer has a handler, which gets all messages");
-    }
-    uint64_t until =
-        clock_ns(consumer->client->clock) + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
-    struct omq_batch *batch = NULL;
-    for (uint64_t now = 0; !batch && (now == 0 || now < until);) {
-        now = clock_ns(consumer->client->clock);
-        struct link *first =
-            ready_wait(consumer, now < until ? (int)((until - now + 999999) / 1000000) : 0);
-        if (!first)
-            break;
-        batch = list_entry(first, struct omq_batch, link);
-        batch_begin(batch);
-        batch_expand(batch);
-        if (!batch_admit(batch))
-            batch = NULL;
-        else if (batch->readable == 0) /* nothing for the application */
-            omq_batch_finish(take(&batch), OMQ_LATER, 0);
-    }
-    bool shut = consumer->shut;
-    consumer_left(consumer);
-    if (!batch)
-        return omq_fail(why, shut ? OMQ_CLOSED : OMQ_TIMEOUT,
-                        shut ? "it is closed" : "no message in time");
-    *out = batch;
-    return OMQ_OK;
-}
-
-int omq_consumer_take(struct omq_consumer *consumer, int timeout_ms, struct omq_batch **out,
-                      struct omq_error *why)
-{
-    if (!consumer || !out)
-        return omq_fail(why, OMQ_INVALID, "no consumer, or no place for the batch");
-    if (pthread_equal(pthread_self(), consumer->client->thread))
-        return omq_fail(why, OMQ_MISUSE, "messages cannot be waited for in this callback");
-    return consumer_take(consumer, timeout_ms, out, why);
-}
-
-const struct omq_delivery *const *omq_batch_messages(const struct omq_batch *batch, size_t *n)
-{
-    if (n)
-        *n = batch ? batch->readable : 0;
-    return batch ? batch->messages : NULL;
-}
-
-/* Once it is over, closing waits for its post, and then for us to be out of the consumer. */
-void omq_batch_finish(struct omq_batch *batch, int result, size_t done)
-{
-    if (!batch)
-        return;
-    batch_judge(batch, result, done);
-    if (!batch_over(batch))
-        return;
-    struct omq_consumer *consumer = batch->consumer;
-    room_enter(&consumer->room);
-    consumer->inside++;
-    room_leave(&consumer->room);
-    loop_post(consumer->client->loop, &batch->post);
-    consumer_left(consumer);
 }

@@ -427,6 +427,34 @@ def _():
     p.stop(consumer)
 
 
+@tap.test("a taken message that is put off comes again here, without an attempt; one that is given up is a dead letter")
+def _():
+    p = play()
+    topic, group = p.topic("TakeDefer"), unique("takedefer")
+    p.stage.prepare_group(group, topic)
+    consumer = p.consumer("takedefer", topic, group, take=True)
+    [first] = p.main.call("take", name=consumer, wait_ms=20000, result=2, after_ms=10)
+    [second] = p.main.call("take", name=consumer, wait_ms=20000, result=3)
+    tap.equal((second["id"], second["reconsume"]), (first["id"], 0), "the message again")
+    wait_counts(p, consumer, dead=1)
+    p.stop(consumer)
+
+
+@tap.test("many messages are taken and finished together")
+def _():
+    p = play()
+    topic, group = p.topic("TakeAll"), unique("takeall")
+    p.send(*numbered(topic, 0, 100))
+    consumer = p.consumer("takeall", topic, group, take=True)
+    seen = []
+    while len(seen) < 101:  # and the one that made the topic
+        some = p.main.call("take_all", name=consumer, wait_ms=20000, max=50)
+        tap.check(1 <= len(some) <= 50, "%d at once" % len(some))
+        seen += [each["id"] for each in some]
+    tap.equal(len(set(seen)), len(seen), "each came once")
+    p.stop(consumer)
+
+
 # At most once -------------------------------------------------------------------------------------------------------
 
 @tap.test("DS-1: at most once: a message whose handler is killed does not come again")

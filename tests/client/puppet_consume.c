@@ -319,6 +319,15 @@ static void batch_write(struct command *c, const struct omq_batch *batch)
     json_close_array(&w);
 }
 
+static void batch_finish(struct command *c, struct omq_batch *batch)
+{
+    struct omq_ending ending = {.batch = batch,
+                                .result = (int)arg_int(c->args, "result"),
+                                .done = (size_t)arg_int(c->args, "done"),
+                                .after_ms = arg_int(c->args, "after_ms")};
+    omq_batch_finish_all(&ending, 1);
+}
+
 /* "keep": a name under which the batch waits for "finish". */
 static int batch_taken(struct command *c, struct omq_batch *batch)
 {
@@ -327,7 +336,7 @@ static int batch_taken(struct command *c, struct omq_batch *batch)
     if (keep)
         thing_add(keep, batch, NULL);
     else
-        omq_batch_finish(batch, (int)arg_int(c->args, "result"), (size_t)arg_int(c->args, "done"));
+        batch_finish(c, batch);
     return OMQ_OK;
 }
 
@@ -340,8 +349,28 @@ static int play_take(struct command *c)
 
 static int play_finish(struct command *c)
 {
-    struct omq_batch *batch = thing_take(arg_text(c->args, "name", c->arena));
-    omq_batch_finish(batch, (int)arg_int(c->args, "result"), (size_t)arg_int(c->args, "done"));
+    batch_finish(c, thing_take(arg_text(c->args, "name", c->arena)));
+    return OMQ_OK;
+}
+
+/* All that is there, at most "max", answered and finished together as done. */
+static int play_take_all(struct command *c)
+{
+    struct omq_batch *batches[64];
+    struct omq_ending endings[64] = {{0}};
+    size_t n, max = (size_t)arg_int(c->args, "max");
+    int code = omq_consumer_take_all(consumer_of(c), (int)arg_int(c->args, "wait_ms"), batches,
+                                     max < 64 ? max : 64, &n, &c->why);
+    struct json_out w = {.buf = &c->result};
+    if (code)
+        return code;
+    json_open_array(&w);
+    for (size_t i = 0; i < n; i++) {
+        delivery_write(&w, omq_batch_messages(batches[i], NULL)[0]);
+        endings[i].batch = batches[i];
+    }
+    json_close_array(&w);
+    omq_batch_finish_all(endings, n);
     return OMQ_OK;
 }
 
@@ -439,6 +468,7 @@ const struct part consume_parts[] = {
     {"settle", play_settle},
     {"churn", play_churn},
     {"take", play_take},
+    {"take_all", play_take_all},
     {"finish", play_finish},
     {"reader", play_reader},
     {"reader_subscribe", play_reader_subscribe},
