@@ -340,6 +340,27 @@ ONCE_API int once_guard_version(struct once_run *run, const struct once_version_
 ONCE_API int once_guard_lock(struct once_run *run, const char *table, const char *key_column,
                              const char *key, int *out, struct once_error *why);
 
+/* ---- statements of your own, within a transaction ---- */
+
+enum once_type { ONCE_NULL, ONCE_INT, ONCE_TEXT, ONCE_BLOB };
+
+struct once_value {
+    int type;       /* enum once_type */
+    int64_t number; /* INT */
+    const void *bytes;
+    size_t size; /* TEXT (UTF-8; without a NUL), BLOB */
+};
+
+/* Runs one statement in the run's transaction, for programs that do not want to know which database
+ * it is. Each `?` in it (in quotes and comments it is none) stands for a value, which is bound and
+ * never pasted; 32 at most. On PostgreSQL a number takes whatever type its place has. Rows that it
+ * gives are passed over. `changed` (may be NULL) is how many it inserted, changed or deleted; on
+ * MariaDB, of an UPDATE those that it found. After an error nothing of the transaction can be
+ * committed: return ONCE_FAILED; ONCE_STORE and ONCE_BUSY: once_end says LATER, since it was not
+ * the message's fault. */
+ONCE_API int once_execute(struct once_run *run, const char *sql, const struct once_value *values,
+                          size_t n, uint64_t *changed, struct once_error *why);
+
 /* ---- the outbox: what is to be sent once the transaction has happened ---- */
 
 /* Writes a message into the outbox in the run's transaction: it exists if and only if the effect

@@ -25,11 +25,11 @@ MYSQL_STMT *mariadb_prepared(const struct sql_conn *conn, const struct sql_call 
     return NULL;
 }
 
-/* While nothing is under way. One that cannot be prepared is sent as text, and what is wrong with
- * it is told in its place. */
+/* While nothing is under way. What is foreign may give rows all the same (RETURNING). One that
+ * cannot be prepared is sent as text, and what is wrong with it is told in its place. */
 void mariadb_prepare(struct sql_conn *conn, const struct sql_call *call)
 {
-    if (call->once || !writes(call->text) || mariadb_prepared(conn, call) ||
+    if (call->once || call->foreign || !writes(call->text) || mariadb_prepared(conn, call) ||
         conn->n_statements == MARIADB_STATEMENTS_MAX)
         return;
     MYSQL_STMT *prepared = mysql_stmt_init(conn->mysql);

@@ -1,5 +1,6 @@
 /* mariadb_run.c - statements on MariaDB and MySQL: sent ahead, answers read in order. */
 #include "once/mariadb_int.h"
+#include "once/sql_scan.h"
 
 #include <errmsg.h>
 #include <mysqld_error.h>
@@ -121,25 +122,23 @@ static void write_value(struct buf *out, const struct sql_value *v)
     }
 }
 
-/* The statement with its values in place of each `?` that is not within quotes. */
+/* The statement with its values in place of each `?` that is code. */
 static enum err write_call(struct buf *out, const struct sql_call *call, struct fault *why)
 {
     out->len = 0;
     size_t used = 0;
-    char within = 0;
-    for (const char *at = call->text; *at; at++) {
-        if (within)
-            within = *at == within ? 0 : within;
-        else if (strchr("'\"`", *at))
-            within = *at;
-        if (*at != '?' || within)
-            buf_add_u8(out, (uint8_t)*at);
+    for (size_t at = 0, skip; call->text[at]; at += skip ? skip : 1) {
+        skip = sql_scan(SQL_MARIADB, call->text, at);
+        if (skip == SIZE_MAX) /* not closed: the server says so */
+            skip = strlen(call->text + at);
+        if (skip)
+            buf_add(out, bytes_of(call->text + at, skip));
+        else if (call->text[at] != '?')
+            buf_add_u8(out, (uint8_t)call->text[at]);
         else if (used < call->n_params)
             write_value(out, &call->params[used++]);
         else
-            used = SIZE_MAX;
-        if (used == SIZE_MAX)
-            break;
+            return mariadb_does_not_fit(call, why);
     }
     return used == call->n_params ? out->err : mariadb_does_not_fit(call, why);
 }

@@ -90,6 +90,7 @@ static void once_init(struct once *once, const struct once_parts *parts)
     running_init(&once->running);
     map_init(&once->places, dice_next(&dice));
     invariant(pthread_mutex_init(&once->places_key, NULL) == 0);
+    invariant(pthread_mutex_init(&once->texts_key, NULL) == 0);
 }
 
 static int find_driver(struct once *once, const struct once_parts *parts, struct once_error *why)
@@ -158,6 +159,8 @@ void once_free(struct once *once)
     key_free(once->key);
     places_clear(once);
     (void)pthread_mutex_destroy(&once->places_key);
+    texts_clear(once);
+    (void)pthread_mutex_destroy(&once->texts_key);
     running_clear(&once->running);
     options_clear(&once->with);
     free(once);

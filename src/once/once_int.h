@@ -24,6 +24,7 @@
  *     pool.key   idle connections of transactions; a leaf
  *     keeper     its sleep; a leaf
  *     places     epochs of the queues that are ours; a leaf
+ *     texts      the application's own statements; a leaf
  */
 #ifndef ONCE_INT_H
 #define ONCE_INT_H
@@ -41,7 +42,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_MS      UINT64_C(1000000)
+#define ONCE_TEXTS_MAX 64 /* statements of the application that are kept prepared */
 
 /* ---- numbers (stats.c) ---- */
 
@@ -243,6 +245,10 @@ struct once {
     struct keeper keeper;
     struct tally tally;
 
+    pthread_mutex_t texts_key;
+    char *texts[ONCE_TEXTS_MAX]; /* of once_execute (execute.c) */
+    size_t n_texts;
+
     pthread_mutex_t places_key;
     struct map places; /* id of a queue -> struct taken (transaction.c) */
 };
@@ -321,6 +327,8 @@ void places_clear(struct once *once);
 /* A statement in the run's transaction; a failure is remembered. */
 must_check int transaction_call(struct once_run *run, struct sql_call *call,
                                 struct once_error *why);
+
+void texts_clear(struct once *once); /* execute.c */
 
 /* outbox_code.c: a message as bytes. Texts of a decoded one are slices of the input. */
 #define OUTBOX_MESSAGE_MAX    (8 << 20)

@@ -1,5 +1,6 @@
 /* pg_run.c - statements on PostgreSQL: prepared once, sent in a pipeline, answers read in order. */
 #include "once/pg_int.h"
+#include "once/sql_scan.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -80,7 +81,7 @@ static enum err refused(struct sql_conn *conn, const PGresult *result, struct fa
 
 /* ---- sending ---- */
 
-/* `?` becomes $1, $2 …, but not within quotes. malloc'ed; NULL: no memory, or not n of them. */
+/* `?` becomes $1, $2 …, where it is code. malloc'ed; NULL: no memory, or not n of them. */
 static char *with_numbers(const char *text, size_t n)
 {
     size_t size = strlen(text) + n * 2 + 1, count = 0;
@@ -88,17 +89,17 @@ static char *with_numbers(const char *text, size_t n)
     if (!out)
         return NULL;
     struct wr w = wr_over(out, size);
-    char within = 0;
-    for (; *text; text++) {
-        if (within)
-            within = *text == within ? 0 : within; /* a doubled quote ends and begins again */
-        else if (*text == '\'' || *text == '"')
-            within = *text;
-        if (*text == '?' && !within) {
+    for (size_t at = 0, skip; text[at] && !w.full; at += skip ? skip : 1) {
+        skip = sql_scan(SQL_POSTGRESQL, text, at);
+        if (skip == SIZE_MAX) /* not closed: the server says so */
+            skip = strlen(text + at);
+        if (skip) {
+            wr_bytes_of(&w, bytes_of(text + at, skip));
+        } else if (text[at] == '?') {
             wr_u8(&w, '$');
             wr_i64(&w, (int64_t)++count);
         } else
-            wr_u8(&w, (uint8_t)*text);
+            wr_u8(&w, (uint8_t)text[at]);
     }
     wr_u8(&w, 0);
     if (w.full || count != n) {
@@ -113,7 +114,7 @@ struct sent {
     Oid types[SQL_PARAMS_MAX];
     const char *values[SQL_PARAMS_MAX];
     int lengths[SQL_PARAMS_MAX], formats[SQL_PARAMS_MAX];
-    uint8_t numbers[SQL_PARAMS_MAX][8];
+    char numbers[SQL_PARAMS_MAX][24];
     char *texts; /* those that need a NUL behind them */
 };
 
@@ -148,16 +149,19 @@ static enum err sent_texts(struct sent *s, const struct sql_call *call, struct f
 }
 
 /* Numbers and bytes are sent as they are. A text is sent as text of a type that the server finds
- * out itself, so that it can be held against any column of a user's table. The types of a set's
- * arrays stand in its text. */
+ * out itself, so that it can be held against any column of a user's table; so is a number of a
+ * statement that is an application's own. The types of a set's arrays stand in its text. */
 static enum err sent_make(struct sent *s, const struct sql_call *call, struct fault *why)
 {
     for (size_t i = 0; i < call->n_params; i++) {
         const struct sql_value *v = &call->params[i];
-        if (v->type == SQL_INT) {
-            store_u64(s->numbers[i], (uint64_t)v->number);
+        if (v->type == SQL_INT && call->foreign) {
+            (void)snprintf(s->numbers[i], sizeof s->numbers[i], "%lld", (long long)v->number);
+            s->values[i] = s->numbers[i];
+        } else if (v->type == SQL_INT) {
+            store_u64((uint8_t *)s->numbers[i], (uint64_t)v->number);
             s->types[i] = OID_INT8;
-            s->values[i] = (const char *)s->numbers[i];
+            s->values[i] = s->numbers[i];
             s->lengths[i] = 8;
             s->formats[i] = 1;
         } else if (v->type == SQL_BLOB) {

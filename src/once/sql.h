@@ -38,7 +38,7 @@
 
 #include "once/driver.h"
 
-#define SQL_PARAMS_MAX  12
+#define SQL_PARAMS_MAX  32
 #define SQL_COLUMNS_MAX 10
 #define SQL_GUESS_MS    1000 /* how far a guessed clock may be off */
 
@@ -55,7 +55,9 @@ struct sql_value {
  * remembered by its address, unless `once` is set. */
 struct sql_call {
     const char *text;
-    bool once; /* text may be gone afterwards: do not remember it */
+    bool once;    /* text may be gone afterwards: do not remember it */
+    bool foreign; /* an application's own: numbers may stand for columns of any type, rows are not
+                     wanted, and nothing is known of what it does */
     /* The same over a set, for an engine that makes one statement of several such calls: in place
      * of each value stands an array, and the keys (the one BLOB among the values) of the rows that
      * were written come back. NULL: there is none. */

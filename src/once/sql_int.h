@@ -33,12 +33,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SQL_CALLS   32             /* statements handed to an engine at once */
-#define SQL_ROUNDS  16             /* how often a lost race is run again */
-#define SQL_READ_IN SQL_PARAMS_MAX /* ids read by one statement */
-#define SWEEP_ROWS  100            /* by one transaction */
-#define KEEP_LONGER 64             /* a row may outlive its mark by such a part of its retention */
-#define WINDOW_SIZE 512            /* bytes */
+#define SQL_CALLS   32  /* statements handed to an engine at once */
+#define SQL_ROUNDS  16  /* how often a lost race is run again */
+#define SQL_READ_IN 12  /* ids read by one statement */
+#define SWEEP_ROWS  100 /* by one transaction */
+#define KEEP_LONGER 64  /* a row may outlive its mark by such a part of its retention */
+#define WINDOW_SIZE 512 /* bytes */
 #define WINDOW_BITS (WINDOW_SIZE * 8)
 
 /* In a row: ONCE_CONSUMING by a process that the engine knows to live (`live`), so that its end can

@@ -317,6 +317,121 @@ static void what_is_to_be_sent_exists_if_the_effect_does(void **state)
     once_close(once);
 }
 
+/* ---- statements of one's own ---- */
+
+struct statement {
+    const struct work *work;
+    const char *sql;
+    struct once_value values[33];
+    size_t n;
+    uint64_t changed;
+    struct once_error why;
+    int code;
+};
+
+static int statement_handler(void *user, struct once_run *run)
+{
+    struct statement *s = user;
+    s->code = once_execute(run, s->sql, s->values, s->n, &s->changed, &s->why);
+    return s->code ? ONCE_FAILED : s->work->result;
+}
+
+static struct once_value text_value(const char *text)
+{
+    return (struct once_value){.type = ONCE_TEXT, .bytes = text, .size = strlen(text)};
+}
+
+static int execute(struct once *once, const char *key, struct statement *s)
+{
+    struct once_message m = message_of(key);
+    struct once_answer answer;
+    return once_do(once, &m, statement_handler, s, &answer);
+}
+
+/* A question mark in quotes, names and comments is none; values are never code. */
+static void a_statement_is_part_of_the_transaction(void **state)
+{
+    const struct rig *rig = *state;
+    struct once *once = rig_open(rig, (struct once_options){0});
+    struct work work = {.rig = rig, .key = scope_new(rig)};
+    char hostile[120];
+    (void)snprintf(hostile, sizeof hostile, "%s'); DELETE FROM effects; -- ? \\", work.key);
+    struct statement s = {.work = &work,
+                          .sql = "INSERT /* what? */ INTO effects (k) -- why?\n"
+                                 "SELECT ? WHERE '?' <> 'it''s ?' AND ? = 7",
+                          .values = {text_value(hostile), {.type = ONCE_INT, .number = 7}},
+                          .n = 2};
+    work.result = ONCE_FAILED;
+    assert_int_equal(execute(once, "k", &s), ONCE_RETRY);
+    assert_int_equal(
+        business_number(rig->url, "SELECT count(*) FROM effects WHERE k LIKE '%s%%'", work.key), 0);
+    work.result = ONCE_DONE;
+    if (execute(once, "k", &s) != ONCE_ACK)
+        fail_msg("%s", s.why.text);
+    assert_int_equal(s.changed, 1);
+    assert_int_equal(execute(once, "k", &s), ONCE_ACK); /* a duplicate */
+    assert_int_equal(
+        business_number(rig->url, "SELECT count(*) FROM effects WHERE k LIKE '%s%%'", work.key), 1);
+    once_close(once);
+}
+
+/* Numbers fit columns of text and of numbers, and nothing is nothing. */
+static void values_fit_their_columns(void **state)
+{
+    const struct rig *rig = *state;
+    struct once *once = rig_open(rig, (struct once_options){0});
+    char id[100];
+    (void)snprintf(id, sizeof id, "%s", scope_new(rig));
+    struct work work = {.rig = rig, .key = id};
+    struct statement s = {.work = &work,
+                          .sql = "INSERT INTO orders (id, status, version) VALUES (?, ?, ?)",
+                          .values = {text_value(id), {.type = ONCE_INT, .number = -17}, {0}},
+                          .n = 3};
+    if (execute(once, "insert", &s) != ONCE_ACK)
+        fail_msg("%s", s.why.text);
+    s.sql = "UPDATE orders SET version = ? WHERE id = ? AND status = ? AND version IS NULL";
+    s.values[0] = text_value("4611686018427387905");
+    s.values[1] = text_value(id);
+    s.values[2] = (struct once_value){.type = ONCE_INT, .number = -17};
+    if (execute(once, "update", &s) != ONCE_ACK)
+        fail_msg("%s", s.why.text);
+    assert_int_equal(s.changed, 1);
+    assert_int_equal(business_number(rig->url,
+                                     "SELECT version - 4611686018427387904 FROM orders WHERE id = "
+                                     "'%s'",
+                                     id),
+                     1);
+    once_close(once);
+}
+
+static void a_statement_that_cannot_be_is_refused(void **state)
+{
+    const struct rig *rig = *state;
+    struct once *once = rig_open(rig, (struct once_options){0});
+    struct work work = {.rig = rig, .key = scope_new(rig)};
+    static const struct {
+        const char *sql;
+        size_t n;
+        int code;
+    } cases[] = {{"COMMIT", 0, ONCE_MISUSE},
+                 {"  rollback;", 0, ONCE_MISUSE},
+                 {"SELECT ?", 33, ONCE_INVALID},
+                 {"INSERT INTO effects (k) VALUES (?, ?)", 1, ONCE_INVALID},
+                 {"INSERT INTO no_such_table (k) VALUES (?)", 1, 0},
+                 {"this is no SQL", 0, ONCE_INVALID}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct statement s = {.work = &work, .sql = cases[i].sql, .n = cases[i].n};
+        for (size_t v = 0; v < 33; v++)
+            s.values[v] = text_value("x");
+        assert_int_equal(execute(once, "k", &s), ONCE_RETRY);
+        assert_true(s.code != ONCE_OK && strlen(s.why.text) > 5);
+        if (cases[i].code)
+            assert_int_equal(s.code, cases[i].code);
+    }
+    assert_int_equal(once_execute(NULL, "SELECT 1", NULL, 0, NULL, NULL), ONCE_INVALID);
+    once_close(once);
+}
+
 const struct suite_case transaction_cases[] = {
     {"ID-8 ID-27 a failure leaves neither mark nor effect",
      a_failure_leaves_neither_mark_nor_effect, TRANSACTION},
@@ -334,5 +449,9 @@ const struct suite_case transaction_cases[] = {
     {"names of tables are never pasted into SQL", names_are_never_pasted, TRANSACTION},
     {"H-30 what is to be sent exists if the effect does",
      what_is_to_be_sent_exists_if_the_effect_does, TRANSACTION},
+    {"a statement of one's own is part of the transaction, and its values are never code",
+     a_statement_is_part_of_the_transaction, TRANSACTION},
+    {"values fit their columns", values_fit_their_columns, TRANSACTION},
+    {"a statement that cannot be is refused", a_statement_that_cannot_be_is_refused, TRANSACTION},
     {0},
 };
