@@ -1,5 +1,6 @@
 /* admin.c - asking, and what the name servers know. */
 #include "cli/admin_int.h"
+#include "cli/cli_int.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -262,7 +263,7 @@ int admin_each(struct cli *cli, const struct admin_cluster *on, struct admin_ask
     for (size_t b = 0; b < on->n; b++)
         *per += admin_reader(&on->brokers[b]) != NULL;
     if (*per == 0)
-        return cli_fail(cli, STATUS_UNREACHABLE, NULL, "no broker has an address");
+        return cli_fail(cli, STATUS_UNREACHABLE, NULL, "no broker is left to be asked");
     for (size_t i = 0; i < n; i++)
         for (size_t b = 0; b < on->n; b++) {
             like.server = admin_reader(&on->brokers[b]);
@@ -277,6 +278,9 @@ int admin_each(struct cli *cli, const struct admin_cluster *on, struct admin_ask
     int status = admin_ask_all(cli, asks, *per);
     if (!status && count > *per)
         status = rest_ask(cli, asks, count, *per);
+    for (size_t b = 0, k = 0; !status && b < on->n; b++)
+        if (admin_reader(&on->brokers[b]))
+            on->brokers[b].lost = is_lost(&asks[k++]);
     return status ? status : admin_verdict(cli, asks, count);
 }
 
@@ -388,12 +392,17 @@ int admin_cluster(struct cli *cli, struct admin_cluster *out)
                           "no broker has registered with the name servers at %s", cli_names(cli));
 }
 
+static bool is_given(const struct cli *cli, const char *option)
+{
+    return opt_find(cli->command, bytes_str(option)) && arg_has(cli, option);
+}
+
 static bool is_chosen(const struct cli *cli, const struct admin_broker *broker)
 {
-    const char *cluster = arg_text(cli, "cluster", NULL), *name;
-    if (cluster && strcmp(cluster, broker->cluster) != 0)
+    const char *name;
+    if (is_given(cli, "cluster") && strcmp(arg_text(cli, "cluster", ""), broker->cluster) != 0)
         return false;
-    bool chosen = !arg_has(cli, "broker");
+    bool chosen = !is_given(cli, "broker");
     for (size_t i = 0; !chosen && (name = arg_nth(cli, "broker", i)); i++) {
         chosen = strcmp(name, broker->name) == 0;
         for (size_t k = 0; k < broker->n_addresses; k++)
@@ -418,6 +427,14 @@ int admin_chosen(struct cli *cli, struct admin_cluster *out)
                     "there is no such broker or cluster");
 }
 
+int admin_whole(struct cli *cli, int status)
+{
+    return status != STATUS_PARTLY
+               ? status
+               : cli_fail(cli, STATUS_UNREACHABLE, "--broker names those that are to take part",
+                          "nothing was changed, for not all brokers answer");
+}
+
 const struct admin_broker *admin_broker_find(const struct admin_cluster *in, const char *name)
 {
     for (size_t i = 0; i < in->n; i++)
@@ -428,6 +445,8 @@ const struct admin_broker *admin_broker_find(const struct admin_cluster *in, con
 
 const char *admin_reader(const struct admin_broker *broker)
 {
+    if (broker->lost)
+        return NULL;
     if (broker->master)
         return broker->master;
     return broker->n_addresses > 0 ? broker->addresses[0].address : NULL;
@@ -480,11 +499,18 @@ int admin_topics(struct cli *cli, struct admin_names *out)
 
 int admin_route(struct cli *cli, const char *topic, struct admin_route *out)
 {
-    const struct json *body;
     struct omq_error why;
-    if (admin_ask(cli, NULL, REQ_GET_ROUTEINFO_BY_TOPIC, ASK("topic", topic), (struct bytes){0},
-                  &body, &why))
-        return cli_fail_omq(cli, &why, NULL);
+    return admin_route_try(cli, topic, out, &why) ? cli_fail_omq(cli, &why, NULL) : STATUS_OK;
+}
+
+int admin_route_try(struct cli *cli, const char *topic, struct admin_route *out,
+                    struct omq_error *why)
+{
+    const struct json *body;
+    int code = admin_ask(cli, NULL, REQ_GET_ROUTEINFO_BY_TOPIC, ASK("topic", topic),
+                         (struct bytes){0}, &body, why);
+    if (code)
+        return code;
     brokers_take(cli, json_member(body, "brokerDatas"), &out->on);
     const struct json *list = json_member(body, "queueDatas");
     out->queues = admin_alloc(cli, list ? list->n : 0, sizeof *out->queues);
@@ -497,5 +523,5 @@ int admin_route(struct cli *cli, const char *topic, struct admin_route *out)
             .perm = admin_small(json_member(node, "perm")),
             .sys_flag = admin_small(json_member(node, "topicSysFlag")),
         };
-    return STATUS_OK;
+    return OMQ_OK;
 }

@@ -11,6 +11,9 @@
  *     STATUS_PARTLY    some have not, which was said; the answers of the others are there
  *     else             nobody has; there is nothing
  *
+ * A broker that did not answer one question is not asked the next, nor said again, as long as the
+ * same struct admin_cluster is used.
+ *
  * admin_none() tells the last from the first two, and admin_join() keeps the worst of two results:
  *
  *     int status = admin_cluster(cli, &cluster);
@@ -91,17 +94,21 @@ struct admin_broker {
         const char *address;
     } * addresses; /* by rising id */
     size_t n_addresses;
+    bool lost; /* it did not answer; it is asked no more, and what it knows is missing */
 };
 struct admin_cluster {
     struct admin_broker *brokers; /* by cluster and name */
     size_t n;
 };
 int admin_cluster(struct cli *cli, struct admin_cluster *out);
-/* Those that the options --broker (a name or an address) and --cluster of the command name; without
- * them all. STATUS_NOT_FOUND, said: there is none of that name. */
+/* Those that the options --broker (a name or an address) and --cluster name, if the command has
+ * them and they are given; otherwise all. STATUS_NOT_FOUND, said: there is none of that name. */
 int admin_chosen(struct cli *cli, struct admin_cluster *out);
+/* For commands that change things: all answered or nothing is done. STATUS_PARTLY becomes
+ * STATUS_UNREACHABLE, said. */
+int admin_whole(struct cli *cli, int status);
 const struct admin_broker *admin_broker_find(const struct admin_cluster *in, const char *name);
-/* Who is asked about a broker: its master, or the first slave there is; NULL: nobody. */
+/* Who is asked about a broker: its master, or the first slave there is; NULL: nobody, or lost. */
 const char *admin_reader(const struct admin_broker *broker);
 /* The name servers that were given, one by one. */
 struct admin_names {
@@ -123,16 +130,20 @@ struct admin_route {
     size_t n_queues;
 };
 int admin_route(struct cli *cli, const char *topic, struct admin_route *out);
+/* The same with nothing said: an enum omq_code. */
+int admin_route_try(struct cli *cli, const char *topic, struct admin_route *out,
+                    struct omq_error *why);
 
 /* ---- topics: admin_topics.c ---- */
 
-/* Retries, dead letters, what brokers keep for themselves. */
-bool admin_topic_is_system(const char *topic);
+/* Retries, dead letters, what brokers keep for themselves; with `on`, which may be NULL, also the
+ * topics that are called like a cluster or a broker. */
+bool admin_topic_is_system(const struct admin_cluster *on, const char *topic);
 
 struct admin_topic { /* on one broker */
     const char *topic, *broker;
     int32_t read_queues, write_queues, perm, sys_flag;
-    bool order;
+    bool order, multi_tag;
     const struct json *attributes; /* an object, or NULL */
 };
 /* All of all these brokers, by topic and broker. */
@@ -260,5 +271,18 @@ struct admin_stat {
 };
 int admin_stats(struct cli *cli, const struct admin_cluster *on, struct admin_stat *stats,
                 size_t n);
+
+/* ---- words: admin_words.c ---- */
+
+/* A name as a broker would refuse it: STATUS_USAGE, said. */
+int admin_topic_check(struct cli *cli, const char *topic);
+int admin_group_check(struct cli *cli, const char *group);
+/* STATUS_NOT_FOUND, said with the nearest name there is. */
+int admin_topic_missing(struct cli *cli, const char *topic);
+int admin_group_missing(struct cli *cli, const struct admin_cluster *on, const char *group);
+const char *admin_perm_text(int32_t perm); /* "rw", "r", "w", "-" */
+bool admin_perm_value(const char *text, int32_t *perm);
+/* "a, b, c and 12 more", printable. */
+const char *admin_list_text(struct cli *cli, const char *const *names, size_t n, size_t max);
 
 #endif

@@ -3,9 +3,20 @@
 
 #include <stdlib.h>
 
-bool admin_topic_is_system(const char *topic)
+static bool is_of_cluster(const struct admin_broker *broker, struct bytes name)
+{
+    struct bytes cluster = bytes_str(broker->cluster);
+    return bytes_equal(name, cluster) || bytes_equal(name, bytes_str(broker->name)) ||
+           (bytes_start(name, cluster) &&
+            bytes_equal(bytes_from(name, cluster.len), BYTES("_REPLY_TOPIC")));
+}
+
+bool admin_topic_is_system(const struct admin_cluster *on, const char *topic)
 {
     struct bytes name = bytes_str(topic);
+    for (size_t i = 0; on && i < on->n; i++)
+        if (is_of_cluster(&on->brokers[i], name))
+            return true;
     return topic_is_system(name) || bytes_start(name, RETRY_PREFIX) ||
            bytes_start(name, DLQ_PREFIX) || bytes_start(name, BYTES("RMQ_SYS_"));
 }
@@ -32,6 +43,8 @@ static void topic_take(struct cli *cli, const struct json *node, const char *bro
         .perm = admin_small(json_member(node, "perm")),
         .sys_flag = admin_small(json_member(node, "topicSysFlag")),
         .order = json_bool(json_member(node, "order"), false),
+        .multi_tag = bytes_equal(json_text(json_member(node, "topicFilterType"), BYTES("")),
+                                 BYTES("MULTI_TAG")),
         .attributes = attributes && attributes->type == JSON_OBJECT ? attributes : NULL,
     };
 }

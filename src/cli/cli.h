@@ -89,6 +89,7 @@ struct column {
     const char *title; /* for people; NULL: for programs only */
     const char *help;  /* for docs/cli.md */
     const struct column *of;
+    bool optional; /* people see it only when some record has it */
 };
 
 enum shape { SHAPE_NONE, SHAPE_LIST, SHAPE_ONE, SHAPE_LINES };
@@ -157,6 +158,9 @@ void put_entry(struct cli *cli, const char *column, struct bytes name,
 /* Records of a COLUMN_LIST: row_begin … row_end between these. */
 void list_open(struct cli *cli, const char *column);
 void list_close(struct cli *cli);
+/* SHAPE_LIST: shows the records there are, and forgets them. For commands that show the same again
+ * and again: on a terminal in the same place, with --json an array a line. */
+void rows_show(struct cli *cli);
 
 /* For SHAPE_NONE, and words beside the records. cli_print writes to stdout, cli_note to stderr and
  * not with --json or --quiet: "sent 3 messages". */

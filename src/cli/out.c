@@ -276,19 +276,38 @@ void row_end(struct cli *cli)
         out_flush(cli);
 }
 
+static void list_show(struct cli *cli)
+{
+    struct rows *rows = &cli->out->rows;
+    rows->columns = cli->command->columns;
+    if (cli->json) {
+        show_json_list(cli, rows);
+        cli_write(cli, BYTES("\n"));
+    } else
+        show_table(cli, rows);
+}
+
+void rows_show(struct cli *cli)
+{
+    invariant(cli->command->shape == SHAPE_LIST && cli->out->depth == 0);
+    if (!cli->json && cli->terminal_out)
+        cli_write(cli, BYTES("\033[H\033[2J"));
+    else if (!cli->json && cli->out->shown)
+        cli_write(cli, BYTES("\n"));
+    list_show(cli);
+    cli->out->rows = (struct rows){0};
+    cli->out->shown = true;
+    arena_reset(&cli->out->arena);
+    out_flush(cli);
+}
+
 int out_close(struct cli *cli, int status)
 {
     struct rows *rows = &cli->out->rows;
     enum shape shape = cli->command ? cli->command->shape : SHAPE_NONE;
-    bool whole = status == STATUS_OK || rows->n > 0;
+    bool whole = (status == STATUS_OK && !cli->out->shown) || rows->n > 0;
     if (shape == SHAPE_LIST && whole) {
-        rows->columns = cli->command->columns;
-        if (cli->json)
-            show_json_list(cli, rows);
-        else
-            show_table(cli, rows);
-        if (cli->json)
-            cli_write(cli, BYTES("\n"));
+        list_show(cli);
     } else if (shape == SHAPE_ONE && rows->first) {
         if (cli->json)
             show_json_row(cli, rows->columns, rows->first);

@@ -40,6 +40,7 @@ struct out {
     struct rows *open[OUT_DEPTH]; /* lists that are being filled */
     size_t depth;
     bool broken, failed;
+    bool shown; /* by rows_show */
 };
 
 size_t columns_count(const struct column *columns);

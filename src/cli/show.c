@@ -190,12 +190,21 @@ static void table_cell(struct cli *cli, const struct column *column, const char 
         pad(cli, (is_right(column) ? 0 : gap) + 2);
 }
 
-/* Columns that people see and that are not lists within a table's row. */
-static size_t shown_columns(const struct column *columns, size_t *out, size_t max)
+static bool is_filled(const struct row *first, size_t column)
+{
+    for (const struct row *row = first; row; row = row->next)
+        if (row->cells[column].set)
+            return true;
+    return false;
+}
+
+/* Columns that people see in these records. */
+static size_t shown_columns(const struct column *columns, const struct row *first, size_t *out,
+                            size_t max)
 {
     size_t n = 0;
     for (size_t i = 0; columns && columns[i].name && n < max; i++)
-        if (columns[i].title)
+        if (columns[i].title && (!columns[i].optional || is_filled(first, i)))
             out[n++] = i;
     return n;
 }
@@ -206,7 +215,7 @@ void show_table(struct cli *cli, const struct rows *rows)
 {
     size_t shown[COLUMNS_MAX], widths[COLUMNS_MAX];
     const struct column *columns = rows->columns;
-    size_t n = shown_columns(columns, shown, COLUMNS_MAX), count = 0;
+    size_t n = shown_columns(columns, rows->first, shown, COLUMNS_MAX), count = 0;
     const char **texts = calloc(rows->n * n + 1, sizeof *texts);
     if (n == 0 || !texts) {
         free(texts);
@@ -241,7 +250,7 @@ void show_table(struct cli *cli, const struct rows *rows)
 
 void show_sheet(struct cli *cli, const struct column *columns, const struct row *row)
 {
-    size_t shown[COLUMNS_MAX], n = shown_columns(columns, shown, COLUMNS_MAX), width = 0;
+    size_t shown[COLUMNS_MAX], n = shown_columns(columns, row, shown, COLUMNS_MAX), width = 0;
     for (size_t i = 0; i < n; i++)
         if (columns[shown[i]].kind != COLUMN_LIST && width_of(columns[shown[i]].title) > width)
             width = width_of(columns[shown[i]].title);
@@ -270,7 +279,7 @@ void show_sheet(struct cli *cli, const struct column *columns, const struct row 
 
 void show_line(struct cli *cli, const struct column *columns, const struct row *row)
 {
-    size_t shown[COLUMNS_MAX], n = shown_columns(columns, shown, COLUMNS_MAX);
+    size_t shown[COLUMNS_MAX], n = shown_columns(columns, row, shown, COLUMNS_MAX);
     for (size_t i = 0; i < n; i++)
         table_cell(cli, &columns[shown[i]],
                    cell_text(cli, &columns[shown[i]], &row->cells[shown[i]]), 0, i + 1 == n);

@@ -16,8 +16,8 @@ nowhere = cli.Cluster(start=False)
 @tap.test("a list is a table in a pipe, and an array of objects with --json")
 def _():
     table = cluster.ok("topic", "list", "-a").out.splitlines()
-    tap.equal(table[0], "TOPIC")
-    tap.equal(sorted(each["topic"] for each in cluster.json("topic", "list", "--all")), sorted(table[1:]))
+    tap.equal(table[0].split()[0], "TOPIC")
+    tap.equal([each["topic"] for each in cluster.json("topic", "list", "--all")], [line.split()[0] for line in table[1:]])
 
 
 @tap.test("colours are for terminals, and NO_COLOR and --color have the last word")

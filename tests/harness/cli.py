@@ -166,7 +166,7 @@ class Cluster:
         if start and self.apache:
             from . import apache
             self.name_server = apache.NameServer()
-            self.daemon = apache.Broker([self.name_server.address])
+            self.daemon = apache.Broker(self.name_server.address)
             self.daemon.wait_registered(self.name_server.address)
             self.names = self.name_server.address
             self.broker = self.daemon.address
