@@ -61,9 +61,6 @@ program() {
     first_of "$1" "${BUILD:+$BUILD/examples/${PWD##*/}/$1}" "./$1" "../../build/examples/${PWD##*/}/$1"
 }
 
-oncemqd=$(first_of oncemqd "${ONCEMQD:-}" "${BUILD:+$BUILD/src/daemon/oncemqd}" "$(command -v oncemqd || true)" \
-    ../../build/src/daemon/oncemqd)
-
 # ---- starting and ending ----
 
 # What is started here dies with this script, even if the script itself is killed with -9.
@@ -109,11 +106,15 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
+remember() { # what was started last: it is ended at the end, and nobody waits for it when it is dead
+    waiting_for=$!
+    started="$started $!"
+}
+
 start() {
     leash "$@" >>"$log" 2>&1 &
     running=$!
-    waiting_for=$running
-    started="$started $running"
+    remember
 }
 
 kill9() {
@@ -170,13 +171,15 @@ kill9_at() { # file, word, lines
 
 # ---- servers ----
 
+oncemqd=$(first_of oncemqd "${ONCEMQD:-}" "${BUILD:+$BUILD/src/daemon/oncemqd}" "$(command -v oncemqd || true)" \
+    ../../build/src/daemon/oncemqd)
+
 broker_start() {
     : >"$home/ready"
     leash "$oncemqd" --data "$home/data" --set listenPort=0 --set namesrvListenPort=0 "$@" \
         >"$home/ready" 2>>"$home/oncemqd.err" &
     broker=$!
-    waiting_for=$broker
-    started="$started $broker"
+    remember
     await "$home/ready" '^ready: ' 1
     names=$(sed -n 's/^ready: .*names \([^,]*\),.*/\1/p' "$home/ready")
 }
@@ -191,7 +194,7 @@ redis_start() {
     command -v "$redis_server" >/dev/null || return 1
     leash "$redis_server" --port 0 --unixsocket "$home/redis.sock" --dir "$home" --appendonly yes \
         >"$home/redis.out" 2>&1 &
-    started="$started $!"
+    remember
     await "$home/redis.out" 'ready to accept connections' 1
     # shellcheck disable=SC2034 # for the script
     redis=redis+unix://$home/redis.sock
@@ -214,7 +217,7 @@ postgresql_start() {
         -c unix_socket_directories="$home/postgresql" -c dynamic_shared_memory_type=mmap \
         >"$home/postgresql.out" 2>&1 &
     database=$!
-    started="$started $database"
+    remember
     await "$home/postgresql.out" 'ready to accept connections' 1
     # shellcheck disable=SC2034 # for the script
     postgresql="postgresql:///postgres?host=$home/postgresql&user=shop"

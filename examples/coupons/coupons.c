@@ -1,11 +1,12 @@
 /* Coupon tasks, each carried out once, however often its message comes and whoever is killed when.
  *
- *     coupons [name server [store [ledger]]]
+ *     coupons [name server [store [ledger [plain]]]]
  *
  * A message is {"taskId":"task12345","users":5}: a coupon for each of so many users, which is a
  * line in the ledger. The state lock of a task is coupon_task_execute:idempotent:task12345: one
  * consumer at a time has it, it is free again when its holder dies, it stays when the task is done.
  *
+ * With "plain" the lock has the form that others have in their Redis, to be shared with them.
  * Start several, kill them with -9 in the middle: nobody gets a coupon twice. Ctrl-C ends it. */
 #include "../example.h"
 
@@ -67,6 +68,7 @@ static int carry_out(void *ledger, const struct omq_delivery *const *messages, s
 int main(int argc, char **argv)
 {
     static char ledger[] = "ledger";
+    bool plain = argc > 4 && strcmp(argv[4], "plain") == 0;
     sigset_t end = hold_ctrl_c();
     struct omq_client_options to = {.names = argc > 1 ? argv[1] : "127.0.0.1:9876",
                                     .log = log_line};
@@ -76,7 +78,8 @@ int main(int argc, char **argv)
         .mode = ONCE_LEASE,
         .prefix = "coupon_task_execute:idempotent:",
         .key = "{body.taskId}",
-        .takeover = true, /* who was killed need not be waited for */
+        .takeover = !plain, /* who was killed need not be waited for; a plain lock has no name */
+        .plain = plain,
     };
     struct omq_consumer_options options = {
         .group = "coupons",

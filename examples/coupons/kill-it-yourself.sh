@@ -50,4 +50,18 @@ say "What is in the ledger:"
 check "coupons handed out" "$(count "$ledger" user)" 60
 check "different coupons among them" "$(sort -u "$ledger" | grep -c user)" 60
 check "users with a coupon of task12345" "$(count "$ledger" '^coupon_task_execute:idempotent:task12345 ')" 5
+
+if [ "$store" = "${redis:-none}" ] && command -v redis-cli >/dev/null; then
+    lock=coupon_task_execute:idempotent:
+    say "Other programs share the lock in its plain form: one of them has done task777, another is just at work on task778."
+    redis-cli -s "$home/redis.sock" set "${lock}task777" 1 ex 3600 >>"$log"
+    redis-cli -s "$home/redis.sock" set "${lock}task778" 0 px 1000 >>"$log"
+    tasks | head -n 3 | sed 's/task12301/task777/; s/task12302/task778/; s/task12303/task779/' | send CouponTasks
+    start "$coupons" "$names" "$store" "$ledger" plain
+    await "$log" 'task77. done' 2
+    stop
+    check "coupons of task777" "$(count "$ledger" 'task777 ')" 0
+    check "coupons of task778, whose lock was free after a second" "$(count "$ledger" 'task778 ')" 5
+    check "GET ${lock}task779" "$(redis-cli -s "$home/redis.sock" get "${lock}task779")" 1
+fi
 verdict "Each message came three times or more, the consumer died $kills times, and nobody has two coupons."
