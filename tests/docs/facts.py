@@ -13,6 +13,7 @@ ROOT = stage.ROOT
 DOCS = ROOT / "docs"
 GET_BROKER_RUNTIME_INFO = 28
 NAMED = re.compile(r"`([a-z]+[A-Z][A-Za-z0-9]*)(?:=[^`]*)?`")
+BESIDE = re.compile(r"`(\w+)`(?: hours)?(?: \(|, )([0-9][0-9,]*)(?: %)?\)")
 # Names of Apache's that stand there because OnceMQ has no such thing.
 APACHE_ONLY = {"storePathCommitLog", "storePathConsumeQueue", "storeType", "sendMessageThreadPoolNums"}
 
@@ -22,8 +23,9 @@ def read(name):
 
 
 def settings():
+    """Key -> default."""
     _, out, _ = daemons.run("--print-config")
-    return set(re.findall(r"^#? ?([A-Za-z0-9.]+)=", out, re.MULTILINE))
+    return dict(re.findall(r"^([A-Za-z0-9.]+)=(.*)$", out, re.MULTILINE))
 
 
 def numbers():
@@ -46,12 +48,24 @@ def literals():
 
 @tap.test("every setting, number and command that a page names is one")
 def _():
-    known = settings() | numbers() | admin_commands() | APACHE_ONLY
+    known = set(settings()) | numbers() | admin_commands() | APACHE_ONLY
     tap.check("flushDiskType" in known and "putLatency99" in known and "consumerProgress" in known, "something is known")
     for name in ("concepts.md", "operations.md", "migrating.md"):
         words = set(NAMED.findall(page.FENCE.sub("", read(name))))
         tap.check(words, "%s names something" % name)
         tap.equal(sorted(words - known), [], "unknown names in %s" % name)
+
+
+@tap.test("a number that a page has beside a setting is its default")
+def _():
+    defaults, told = settings(), 0
+    for path in DOCS.rglob("*.md"):
+        text = page.FENCE.sub("", path.read_text(encoding="utf-8"))
+        for name, number in BESIDE.findall(text):
+            if name in defaults:
+                told += 1
+                tap.equal(number.replace(",", ""), defaults[name].lstrip("0"), "%s in %s" % (name, path.name))
+    tap.check(told > 6, "%d numbers" % told)
 
 
 @tap.test("every line of the log that docs/operations.md explains is in the source")
