@@ -83,6 +83,8 @@ struct vfs_calls {
 
 /* The kernel's files below a folder, which is made if it is missing. */
 must_check enum err vfs_posix_open(const char *folder, struct vfs **out, struct fault *why);
+/* The same for one that must be there. */
+must_check enum err vfs_posix_find(const char *folder, struct vfs **out, struct fault *why);
 
 /* ---- over any vfs ---- */
 

@@ -81,9 +81,11 @@ static enum err make_folders(int at, const char *path, const char *shown, struct
 enum err vfs_posix_open(const char *folder, struct vfs **out, struct fault *why)
 {
     enum err err = make_folders(AT_FDCWD, inside(folder), folder, why);
-    if (err)
-        return err;
+    return err ? err : vfs_posix_find(folder, out, why);
+}
 
+enum err vfs_posix_find(const char *folder, struct vfs **out, struct fault *why)
+{
     cleanup(free_at) struct posix *p = calloc(1, sizeof *p);
     cleanup(free_at) char *name = strdup(folder);
     if (!p || !name)

@@ -2,10 +2,8 @@
 
 #include "store/store.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What is on the terminal's last line. */
@@ -23,13 +21,10 @@ static void progress_wipe(struct progress *p)
 
 static void tell(void *user, const struct check_finding *f)
 {
-    struct progress *p = user;
-    progress_wipe(p);
-    const char *grade = f->grade == CHECK_DAMAGE ? "damage" : "note";
-    if (f->at >= 0)
-        (void)printf("%s: %s at %" PRId64 ": %s\n", grade, f->file, f->at, f->text);
-    else
-        (void)printf("%s: %s: %s\n", grade, f->file, f->text);
+    char text[CHECK_TEXT_MAX];
+    check_finding_text(f, text);
+    progress_wipe(user);
+    (void)printf("%s\n", text);
 }
 
 static void tell_progress(void *user, uint64_t done, uint64_t of)
@@ -45,30 +40,17 @@ static void tell_progress(void *user, uint64_t done, uint64_t of)
 static void tell_summary(const struct check_summary *s)
 {
     uint64_t all = s->damages + s->notes;
+    char text[CHECK_TEXT_MAX];
+    check_summary_text(s, text);
     if (all > CHECK_FINDINGS_MAX)
         (void)printf("… and %" PRIu64 " more\n", all - CHECK_FINDINGS_MAX);
-    (void)printf("%s: %" PRIu64 " records, %" PRIu64 " bytes, in %" PRIu64 " log files of %" PRIu64
-                 " (positions %" PRIu64 " to %" PRIu64 "); %" PRIu64 " units in %" PRIu64
-                 " queues, files of %" PRIu64 "; %" PRIu64 " keys in %" PRIu64
-                 " index files; %" PRIu64 " timers in %" PRIu64 " files; damage %" PRIu64
-                 ", notes %" PRIu64 ", last stop %s\n",
-                 s->damages ? "damaged" : "sound", s->records, s->bytes, s->log_files,
-                 s->log_file_size, s->log_first, s->log_end, s->units, s->queues,
-                 s->queue_file_size, s->index_entries, s->index_files, s->timer_units,
-                 s->timer_files, s->damages, s->notes, s->clean ? "clean" : "not clean");
+    (void)printf("%s\n", text);
 }
 
 enum err check_folder(const char *folder, bool *sound, struct fault *why)
 {
-    struct stat s;
-    if (stat(folder, &s) < 0) /* opening the vfs would make the folder */
-        return fault_os(why, "opening %s", folder);
-    if (!S_ISDIR(s.st_mode)) {
-        errno = ENOTDIR;
-        return fault_os(why, "opening %s", folder);
-    }
     struct vfs *vfs;
-    enum err err = vfs_posix_open(folder, &vfs, why);
+    enum err err = vfs_posix_find(folder, &vfs, why);
     if (err)
         return err;
     struct progress p = {isatty(STDERR_FILENO) == 1, -1};

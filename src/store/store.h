@@ -361,4 +361,43 @@ struct check_calls {
 must_check enum err store_check(struct vfs *vfs, const struct check_calls *calls,
                                 struct check_summary *out, struct fault *why);
 
+/* Both as a line for people, without its end; cut to fit. */
+#define CHECK_TEXT_MAX 1024
+void check_finding_text(const struct check_finding *finding, char out[CHECK_TEXT_MAX]);
+void check_summary_text(const struct check_summary *summary, char out[CHECK_TEXT_MAX]);
+
+/* ---- looking into a folder, also one that somebody has open ---- */
+
+/* Which messages: all of the log, or those of a topic, or of one of its queues. The log alone is
+ * asked, so a queue that is damaged, or not written yet, hides nothing; and what was in a topic
+ * before it was deleted and made anew is still there. */
+struct look_request {
+    struct bytes topic; /* empty: all topics */
+    int32_t queue_id;   /* -1: all queues */
+    int64_t from;       /* with a queue its offset, else a position in the log; then the next one */
+    uint64_t count;     /* at most; 0: all */
+};
+
+struct look_calls {
+    /* What the record is made of is good until it returns. False: enough. */
+    bool (*record)(void *user, const struct record *record);
+    /* The log could not be read somewhere, and where it goes on. */
+    void (*found)(void *user, const struct check_finding *finding);
+    void *user;
+};
+
+struct look_summary {
+    uint64_t log_files;
+    uint64_t log_first, log_end; /* positions: where it begins, and how far was looked */
+    uint64_t records;            /* that were handed out */
+    uint64_t damages;
+};
+
+/* Reads the log from its first file to its last, changes nothing, locks nothing, and maps nothing:
+ * whoever has the folder open may go on. What is appended meanwhile may be seen or not. Memory is
+ * that of the longest record. ERR_NOT_FOUND when there is no store. */
+must_check enum err store_look(struct vfs *vfs, const struct look_request *request,
+                               const struct look_calls *calls, struct look_summary *out,
+                               struct fault *why);
+
 #endif
