@@ -233,6 +233,7 @@ struct omq_producer_options {
      * the same queue. Then nothing is stored twice, and messages with a place are retried, too. */
     bool retry_same_broker_first;
     bool retry_not_stored; /* also when the answer is other than OMQ_STORED */
+    bool retry_undone;     /* only when no try before can have done anything: never a second copy */
     /* A local retry table: a file for messages of omq_send_async that come to nothing for a reason
      * that may pass (OMQ_TIMEOUT, OMQ_NETWORK, OMQ_LOST, OMQ_BUSY, OMQ_CLOSED). Their `done` hears
      * OMQ_KEPT, and they are sent again every second, each under its id, until a broker has them:
@@ -316,6 +317,9 @@ OMQ_API int omq_reply(struct omq_producer *producer, const struct omq_delivery *
  * omq_queues_free. */
 OMQ_API int omq_topic_queues(struct omq_client *client, const char *topic,
                              struct omq_queue **queues, size_t *n, struct omq_error *why);
+/* The same of those that can be read, which is what omq_reader_assign and omq_read want. */
+OMQ_API int omq_topic_readable(struct omq_client *client, const char *topic,
+                               struct omq_queue **queues, size_t *n, struct omq_error *why);
 OMQ_API void omq_queues_free(struct omq_queue *queues);
 
 /* ---- received messages ---- */
@@ -497,7 +501,9 @@ struct omq_reader_options {
     int pull_batch;            /* and the most that one take gives; 10 */
     int max_messages, max_mib; /* waiting here for each queue; 1,000, 100 */
     int share;                 /* of subscribed topics: OMQ_AVERAGELY, OMQ_BY_CIRCLE, OMQ_BY_HASH */
-    void *reserved[8];
+    bool sql;                  /* of queues that are assigned: as for subscriptions */
+    const char *expression;
+    void *reserved[7];
 };
 OMQ_API int omq_reader_open(struct omq_client *client, const struct omq_reader_options *options,
                             struct omq_reader **out, struct omq_error *why);
@@ -536,6 +542,41 @@ OMQ_API int omq_offset_at(struct omq_client *client, const struct omq_queue *que
  * The broker is found by the id, so queue.broker is "". */
 OMQ_API int omq_view(struct omq_client *client, const char *topic, const char *offset_id,
                      struct omq_delivery **out, struct omq_error *why);
+
+/* Messages that were found, in the order of their storing; freed with omq_found_free. A body that
+ * cannot be expanded is as it was stored. */
+struct omq_found {
+    struct omq_delivery **messages;
+    size_t n;
+};
+OMQ_API void omq_found_free(struct omq_found *found); /* what is in it; not itself */
+
+/* The messages of a topic with that word among their keys, or with that unique id: all brokers of
+ * the topic are asked, and all have answered. None is no error. A message is found some moments
+ * after it was stored, when its broker has dispatched it. */
+struct omq_query {
+    const char *topic;        /* required */
+    const char *key, *id;     /* one of them is required */
+    int64_t begin_ms, end_ms; /* when it was stored; 0: at any time */
+    int max;                  /* from each broker, which may have a limit of its own; 32 */
+    void *reserved[4];
+};
+OMQ_API int omq_query(struct omq_client *client, const struct omq_query *query,
+                      struct omq_found *out, struct omq_error *why);
+
+/* What stands in a queue from an offset on, asked by nobody in particular: nothing is committed,
+ * and no group hears of it. `*next` is where to go on: behind what was found and what the filter
+ * left out, or where the queue begins or ends now if the offset is not in it. */
+struct omq_read {
+    struct omq_queue queue; /* required; see omq_topic_readable */
+    int64_t offset;
+    int max;                               /* messages; 32; brokers give fewer at a time */
+    const struct omq_subscription *filter; /* its topic is not looked at; NULL: all */
+    int wait_ms;                           /* for the next one, at the end of the queue */
+    void *reserved[4];
+};
+OMQ_API int omq_read(struct omq_client *client, const struct omq_read *read, struct omq_found *out,
+                     int64_t *next, struct omq_error *why);
 
 /* Any request of the remoting protocol, by its number: what administration is made of. `server` is
  * "host:port" of a broker or a name server; NULL: any of the name servers. A value of a field may

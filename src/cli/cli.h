@@ -205,6 +205,8 @@ void cli_catch_stop(struct cli *cli);
 bool cli_stopped(const struct cli *cli);
 /* Waits at most `ms`, less if a stop comes. */
 void cli_wait(const struct cli *cli, int64_t ms);
+/* The same, until one of these (-1: none) can be read; after a stop, for them alone. */
+void cli_wait_for(const struct cli *cli, const int *fds, size_t n, int64_t ms);
 
 /* ---- the cluster: session.c ---- */
 

@@ -3,6 +3,8 @@
 
 const struct family families[] = {
     {"Topics", topic_commands},
+    {"Messages", send_commands},
+    {"Messages", consume_commands},
     {"Contexts", context_commands},
     {"Help", help_commands},
     {NULL, NULL},

@@ -4,6 +4,8 @@
 
 #include "cli/cli_int.h"
 
+extern const struct command consume_commands[];
+extern const struct command send_commands[];
 extern const struct command topic_commands[];
 
 #endif

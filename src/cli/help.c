@@ -95,7 +95,8 @@ void help_all(struct cli *cli)
               "\nusage: oncemq COMMAND [arguments] [options]\n",
               OMQ_VERSION);
     for (const struct family *f = families; f->title; f++) {
-        bool any = false;
+        bool any =
+            f > families && strcmp(f->title, f[-1].title) == 0; /* several files, one title */
         for (const struct command *c = f->commands; c->name; c++) {
             if (c->hidden)
                 continue;

@@ -184,7 +184,8 @@ static int markdown(struct cli *cli)
     cli_print(cli, "\n## Options of all commands\n");
     markdown_options(cli, global_options);
     for (const struct family *f = families; f->title; f++) {
-        cli_print(cli, "\n## %s\n", f->title);
+        if (f == families || strcmp(f->title, f[-1].title) != 0)
+            cli_print(cli, "\n## %s\n", f->title);
         for (const struct command *c = f->commands; c->name; c++)
             if (!c->hidden)
                 markdown_command(cli, c);

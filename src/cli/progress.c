@@ -95,7 +95,22 @@ bool cli_stopped(const struct cli *cli)
 
 void cli_wait(const struct cli *cli, int64_t ms)
 {
-    struct pollfd stop = {.fd = stop_pipe[0], .events = POLLIN};
-    if (!cli_stopped(cli) && ms > 0)
-        (void)poll(&stop, stop_pipe[0] >= 0, ms > 3600000 ? 3600000 : (int)ms);
+    if (!cli_stopped(cli))
+        cli_wait_for(cli, NULL, 0, ms);
+}
+
+#define WAIT_MAX 8
+
+void cli_wait_for(const struct cli *cli, const int *fds, size_t n, int64_t ms)
+{
+    struct pollfd wanted[WAIT_MAX + 1];
+    invariant(n <= WAIT_MAX);
+    nfds_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (fds[i] >= 0)
+            wanted[count++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    if (stop_pipe[0] >= 0 && !cli_stopped(cli)) /* it is heard of once */
+        wanted[count++] = (struct pollfd){.fd = stop_pipe[0], .events = POLLIN};
+    if (ms > 0)
+        (void)poll(wanted, count, ms > 3600000 ? 3600000 : (int)ms);
 }

@@ -28,7 +28,7 @@ static void question_answered(struct call *call, const struct answer *answer)
         question_end(q, omq_fail(&q->why, q->client->closing ? OMQ_CLOSED : code,
                                  "%s: no answer from the broker: %s", request_name(q->request),
                                  answer->reason));
-    } else if (answer->head->code != RES_SUCCESS) {
+    } else if (answer->head->code != RES_SUCCESS && !q->any_code) {
         question_end(q, omq_refused(&q->why, answer->head, request_name(q->request)));
     } else {
         question_end(q, q->got ? q->got(q, answer) : OMQ_OK);
@@ -269,6 +269,8 @@ struct queues_want {
     struct waiter waiter;
     struct omq_client *client;
     struct bytes topic;
+    bool readable;           /* else those that can be written to */
+    bool fresh;              /* else what the cache has is good enough */
     struct omq_queue *found; /* one block with its texts */
     size_t n;
     int code;
@@ -276,21 +278,21 @@ struct queues_want {
 };
 
 /* Queues of one broker share its name; to keep it simple each has its own copy. */
-static struct omq_queue *queues_copy(const struct topic_route *route)
+static struct omq_queue *queues_copy(const struct omq_queue *queues, size_t n)
 {
-    size_t size = (route->n_write + 1) * sizeof(struct omq_queue), n = route->n_write;
+    size_t size = (n + 1) * sizeof(struct omq_queue);
     for (size_t i = 0; i < n; i++)
-        size += strlen(route->write_names[i].topic) + strlen(route->write_names[i].broker) + 2;
+        size += strlen(queues[i].topic) + strlen(queues[i].broker) + 2;
     struct omq_queue *copy = malloc(size);
     if (!copy)
         return NULL;
     char *at = (char *)(copy + n + 1);
     for (size_t i = 0; i < n; i++) {
-        copy[i] = route->write_names[i];
+        copy[i] = queues[i];
         copy[i].topic = at;
-        at = stpcpy(at, route->write_names[i].topic) + 1;
+        at = stpcpy(at, queues[i].topic) + 1;
         copy[i].broker = at;
-        at = stpcpy(at, route->write_names[i].broker) + 1;
+        at = stpcpy(at, queues[i].broker) + 1;
     }
     return copy;
 }
@@ -302,8 +304,8 @@ static void queues_routed(struct route_want *want, struct topic_route *route,
     if (!route) {
         w->code = route_missing(w->client, w->topic, answer, &w->why);
     } else {
-        w->found = queues_copy(route);
-        w->n = route->n_write;
+        w->n = w->readable ? route->n_read : route->n_write;
+        w->found = queues_copy(w->readable ? route->read_names : route->write_names, w->n);
         w->code = w->found ? OMQ_OK : omq_fail(&w->why, OMQ_NO_MEMORY, "no memory for queues");
         counted_drop(&route->counted);
     }
@@ -314,19 +316,22 @@ static void queues_begin(struct post *post)
 {
     struct queues_want *w = list_entry(post, struct queues_want, post);
     w->want.ready = queues_routed;
-    route_get(w->client, w->topic, true, &w->want, (uint64_t)w->client->options.timeout_ms);
+    route_get(w->client, w->topic, w->fresh, &w->want, (uint64_t)w->client->options.timeout_ms);
 }
 
-int omq_topic_queues(struct omq_client *client, const char *topic, struct omq_queue **queues,
-                     size_t *n, struct omq_error *why)
+int queues_ask(struct omq_client *client, const char *topic, bool readable, bool fresh,
+               struct omq_queue **queues, size_t *n, struct omq_error *why)
 {
     if (!client || !topic || !queues || !n)
         return omq_fail(why, OMQ_INVALID, "queues need a client, a topic and somewhere to go");
     int code = may_wait(client, why);
     if (code)
         return code;
-    struct queues_want want = {
-        .post.run = queues_begin, .client = client, .topic = bytes_str(topic)};
+    struct queues_want want = {.post.run = queues_begin,
+                               .client = client,
+                               .topic = bytes_str(topic),
+                               .readable = readable,
+                               .fresh = fresh};
     waiter_init(&want.waiter);
     loop_post(client->loop, &want.post);
     waiter_wait(&want.waiter);
@@ -338,6 +343,18 @@ int omq_topic_queues(struct omq_client *client, const char *topic, struct omq_qu
     *queues = want.found;
     *n = want.n;
     return OMQ_OK;
+}
+
+int omq_topic_queues(struct omq_client *client, const char *topic, struct omq_queue **queues,
+                     size_t *n, struct omq_error *why)
+{
+    return queues_ask(client, topic, false, true, queues, n, why);
+}
+
+int omq_topic_readable(struct omq_client *client, const char *topic, struct omq_queue **queues,
+                       size_t *n, struct omq_error *why)
+{
+    return queues_ask(client, topic, true, true, queues, n, why);
 }
 
 void omq_queues_free(struct omq_queue *queues)

@@ -334,7 +334,7 @@ bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *
 /* ---- questions of the application: ask.c ---- */
 
 /* One request to a broker whose answer a thread waits for. */
-#define QUESTION_FIELDS 4
+#define QUESTION_FIELDS 12
 struct question {
     struct omq_client *client;
     int32_t request;
@@ -345,6 +345,7 @@ struct question {
     size_t n_fields;
     struct bytes body;   /* likewise */
     uint64_t timeout_ms; /* 0: the client's */
+    bool any_code;       /* `got` hears of every response code */
     /* Loop: takes what it needs from an answer that says SUCCESS. NULL: nothing. */
     int (*got)(struct question *question, const struct answer *answer);
 
@@ -358,6 +359,10 @@ struct question {
     struct omq_error why;
 };
 int question_ask(struct question *question, struct omq_error *why);
+/* The queues of a topic, by broker and number; freed with omq_queues_free. `fresh`: as the name
+ * servers know them now. */
+int queues_ask(struct omq_client *client, const char *topic, bool readable, bool fresh,
+               struct omq_queue **queues, size_t *n, struct omq_error *why);
 
 /* A message on its own, freed with omq_delivery_free. `body` may be compressed. */
 must_check enum err delivery_make(const struct record *record, struct bytes broker,

@@ -78,6 +78,7 @@ static void consumer_empty(struct omq_consumer *consumer)
     free(take(&consumer->group));
     free(take(&consumer->retry_topic));
     free(take(&consumer->rooms));
+    free(take(&consumer->expression));
     free(take(&consumer->config_queues));
     local_close(take(&consumer->local));
     exact_leave(take(&consumer->exact));
@@ -181,7 +182,9 @@ static enum err consumer_fill(struct omq_consumer *consumer)
     struct omq_consumer_options *o = &consumer->options;
     consumer->group = strdup(o->group);
     consumer->rooms = o->rooms ? strdup(o->rooms) : NULL;
-    if (!consumer->group || (o->rooms && !consumer->rooms))
+    consumer->expression = consumer->wanted ? strdup(consumer->wanted) : NULL;
+    if (!consumer->group || (o->rooms && !consumer->rooms) ||
+        (consumer->wanted && !consumer->expression))
         return ERR_NO_MEMORY;
     if (asprintf(&consumer->retry_topic, "%%RETRY%%%s", o->group) < 0) {
         consumer->retry_topic = NULL;

@@ -92,6 +92,7 @@ struct sub {
     bool wanting; /* its route has been asked for */
     bool gone;    /* unsubscribed; freed when the route comes */
 };
+/* `consumer` NULL: it is used as a filter alone. */
 must_check enum err sub_make(struct omq_consumer *consumer, const char *topic,
                              const char *expression, bool sql, struct sub **out);
 void sub_free(struct sub *sub);
@@ -129,6 +130,9 @@ struct omq_consumer {
     struct omq_producer *traces;     /* carries message trace; NULL: there is none */
     struct exact *exact;             /* exactly once; NULL: without */
     bool reads;                      /* it is a reader: reader.c */
+    bool sql;                        /* what is said of queues that are assigned … */
+    const char *wanted;              /* … by the application; valid while it is opened … */
+    char *expression;                /* … and a copy; NULL: all of them */
     int commit_every_ms;             /* -1: never by itself */
 
     /* The loop's own. */

@@ -352,7 +352,7 @@ static void put_pull(const struct call *call, struct frame_out *f)
     frame_put_int(f, BYTES("suspendTimeoutMillis"), PULL_SUSPEND_MS);
     frame_put_int(f, BYTES("subVersion"), sub ? sub->version : 0);
     if (subscribes)
-        frame_put(f, BYTES("subscription"), BYTES("*"));
+        frame_put(f, BYTES("subscription"), sub ? bytes_str(sub->expression) : BYTES("*"));
     frame_put(f, BYTES("expressionType"), sub && sub->sql ? BYTES("SQL92") : BYTES("TAG"));
     frame_put(f, BYTES("bname"), bytes_str(lane->queue.broker));
 }
@@ -370,6 +370,7 @@ static void pull(struct lane *lane)
         lane_rest(lane, REST_UNKNOWN_MS);
         return;
     }
+    const struct sub *sub = sub_find(lane->consumer, lane->queue.topic);
     lane->state = LANE_PULLING;
     lane->pulled_ns = clock_ns(client->clock);
     lane->pulled_ms = clock_ms(client->clock);
@@ -377,8 +378,8 @@ static void pull(struct lane *lane)
     lane->call = (struct call){
         .code = REQ_PULL_MESSAGE,
         .put = put_pull,
-        .room =
-            strlen(lane->consumer->group) + strlen(lane->queue.topic) + strlen(lane->queue.broker),
+        .room = strlen(lane->consumer->group) + strlen(lane->queue.topic) +
+                strlen(lane->queue.broker) + (sub ? strlen(sub->expression) : 1),
         .done = pulled,
     };
     call_start(client, address, &lane->call, PULL_TIMEOUT_MS);

@@ -29,8 +29,9 @@ int omq_reader_open(struct omq_client *client, const struct omq_reader_options *
     if (options->start < OMQ_FROM_LAST || options->start > OMQ_FROM_TIME ||
         (options->share != OMQ_AVERAGELY && options->share != OMQ_BY_CIRCLE &&
          options->share != OMQ_BY_HASH) ||
-        options->pull_batch > PULL_BATCH_MAX)
-        return omq_fail(why, OMQ_INVALID, "start, share or pull_batch is not one of its values");
+        options->pull_batch > PULL_BATCH_MAX || (options->sql && !options->expression))
+        return omq_fail(why, OMQ_INVALID,
+                        "start, share, pull_batch or sql is not one of its values");
     if (client_on_own_thread(client))
         return omq_fail(why, OMQ_MISUSE, "a reader cannot be opened from a callback");
     struct omq_consumer *consumer = consumer_new(client);
@@ -38,6 +39,8 @@ int omq_reader_open(struct omq_client *client, const struct omq_reader_options *
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for a reader");
     int batch = options->pull_batch > 0 ? options->pull_batch : PULL_BATCH;
     consumer->reads = true;
+    consumer->sql = options->sql;
+    consumer->wanted = options->expression;
     consumer->commit_every_ms =
         options->commit_every_ms ? options->commit_every_ms : COMMIT_EVERY_MS;
     consumer->options = (struct omq_consumer_options){
@@ -119,7 +122,8 @@ static int visit(struct omq_reader *reader, void (*how)(void *), struct visit *v
 static void assign_topic(struct omq_consumer *consumer, const char *topic)
 {
     struct sub *sub;
-    if (sub_find(consumer, topic) || sub_make(consumer, topic, NULL, false, &sub))
+    if (sub_find(consumer, topic) ||
+        sub_make(consumer, topic, consumer->expression, consumer->sql, &sub))
         return;
     list_add_tail(&consumer->subs, &sub->link);
     route_of_sub(sub);

@@ -465,7 +465,8 @@ static bool may_try_again(const struct job *job, const struct answer *answer)
         return !placed && worth_another(answer->head->code);
     if (answer->err == ERR_NO_MEMORY)
         return false;
-    return !placed || !answer->maybe_done || producer->options.retry_same_broker_first;
+    bool once = placed || producer->options.retry_undone;
+    return !once || !answer->maybe_done || producer->options.retry_same_broker_first;
 }
 
 static void job_try_again(struct job *job, const struct answer *answer)

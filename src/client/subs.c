@@ -48,7 +48,7 @@ enum err sub_make(struct omq_consumer *consumer, const char *topic, const char *
     sub->topic = strdup(topic);
     sub->expression = strdup(expression && expression[0] ? expression : "*");
     sub->sql = sql;
-    sub->version = clock_ms(consumer->client->clock);
+    sub->version = consumer ? clock_ms(consumer->client->clock) : 0;
     enum err err = sub->topic && sub->expression ? OK : ERR_NO_MEMORY;
     if (!err && !sql && strcmp(sub->expression, "*") != 0)
         err = tags_split(sub);

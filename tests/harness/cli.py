@@ -3,6 +3,8 @@
     cluster = cli.Cluster()                    oncemqd, or Apache's servers with ENDPOINT=apache
     cluster.run("topic", "list")               a Result: status, out, err, through pipes
     cluster.json("topic", "list")              the same with --json, held against docs/cli.md, as Python values
+    with cli.Line(cluster) as line:            the same broker behind a relay (harness/proxy.py) that can lose and cut
+        cluster.run("send", …, "-n", line.names)
     with cluster.terminal("topic", "delete", "T") as t:
         t.expect("[y/N]"); t.type("y\\n"); t.end()    a pseudo-terminal: t.status, t.text (as it was written)
 
@@ -16,12 +18,13 @@ import os
 import pty
 import re
 import select
+import socket
 import struct
 import subprocess
 import termios
 import time
 
-from . import process, tap
+from . import fake, process, proxy, tap
 from .daemon import Daemon
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -213,3 +216,46 @@ class Cluster:
 
     def terminal(self, *args, env=None, **size):
         return Terminal([self.binary, *args], self.env(env), **size)
+
+
+class Line:
+    """A way to a cluster's broker that a test can spoil: `relay` is it, `names` a name server that knows no other."""
+
+    def __init__(self, cluster, queues=4):
+        name = cluster.json("send", "Probe", "who are you?")[0]["broker"]
+        self.relay = proxy.Relay("line", "127.0.0.1:0", cluster.broker)
+        self.fake = fake.Fake(fake.routes({name: self.relay.address}, queues))
+        self.names = self.fake.address
+
+    def cut_after(self, code, answers, lose=0, for_good=False):
+        """Ends a connection when so many of these requests were answered, with the answers of the last `lose` not
+        coming through; `for_good`: and nobody gets through after that."""
+        asked, seen = set(), []
+
+        def lose_it(passed):
+            command = passed.command
+            if passed.to_server:
+                if command.code == code:
+                    asked.add((passed.connection, command.opaque))
+                return False
+            if (passed.connection, command.opaque) not in asked:
+                return False
+            seen.append(passed)
+            if len(seen) >= answers:
+                if for_good:
+                    self.close_door()
+                self.relay.cut(passed.connection)
+            return len(seen) > answers - lose
+        self.relay.lose = lose_it
+
+    def close_door(self):
+        """Whoever comes now is refused."""
+        self.relay.listener.shutdown(socket.SHUT_RDWR)
+        self.relay.listener.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.relay.close()
+        self.fake.close()
