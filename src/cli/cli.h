@@ -213,6 +213,8 @@ void cli_wait_for(const struct cli *cli, const int *fds, size_t n, int64_t ms);
 /* The client of this run, opened when first asked for and closed at the end; the command says so
  * itself when it fails: `status` is then what to return. */
 struct omq_client *cli_client(struct cli *cli, int *status);
+/* What it is opened with, for commands that open more of them. */
+struct omq_client_options cli_client_options(struct cli *cli);
 const char *cli_names(struct cli *cli); /* "host:port;host:port" */
 int cli_timeout_ms(const struct cli *cli);
 

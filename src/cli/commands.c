@@ -5,6 +5,8 @@ const struct family families[] = {
     {"Topics", topic_commands},
     {"Messages", send_commands},
     {"Messages", consume_commands},
+    {"Measuring", bench_commands},
+    {"Data folders", store_commands},
     {"Contexts", context_commands},
     {"Help", help_commands},
     {NULL, NULL},

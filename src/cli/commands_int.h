@@ -7,5 +7,7 @@
 extern const struct command consume_commands[];
 extern const struct command send_commands[];
 extern const struct command topic_commands[];
+extern const struct command bench_commands[];
+extern const struct command store_commands[];
 
 #endif

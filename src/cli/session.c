@@ -244,13 +244,9 @@ static bool is_true(const char *text)
            (strcmp(text, "true") == 0 || strcmp(text, "yes") == 0 || strcmp(text, "1") == 0);
 }
 
-struct omq_client *cli_client(struct cli *cli, int *status)
+struct omq_client_options cli_client_options(struct cli *cli)
 {
-    struct session *s = cli->session;
-    *status = STATUS_OK;
-    if (s->client)
-        return s->client;
-    struct omq_client_options options = {
+    return (struct omq_client_options){
         .names = cli_names(cli),
         .timeout_ms = cli_timeout_ms(cli),
         .tls = is_true(setting(cli, "tls", NULL)),
@@ -262,6 +258,15 @@ struct omq_client *cli_client(struct cli *cli, int *status)
         .secret_key = setting(cli, "secret-key", "ONCEMQ_SECRET_KEY"),
         .security_token = setting(cli, "security-token", "ONCEMQ_SECURITY_TOKEN"),
     };
+}
+
+struct omq_client *cli_client(struct cli *cli, int *status)
+{
+    struct session *s = cli->session;
+    *status = STATUS_OK;
+    if (s->client)
+        return s->client;
+    struct omq_client_options options = cli_client_options(cli);
     struct omq_error why;
     if (omq_client_open(&options, &s->client, &why)) {
         *status = cli_fail_omq(cli, &why, NULL);

@@ -1,0 +1,166 @@
+"""oncemq bench: what it counts is true, what it measures is honest, what it made is gone."""
+
+import os
+import signal
+import sys
+import time
+import xml.dom.minidom
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import cli, process, tap  # noqa: E402
+
+cluster = cli.Cluster()
+nowhere = cli.Cluster(start=False)
+
+
+def topics():
+    return {each["topic"] for each in cluster.json("topic", "list")}
+
+
+before = topics()
+
+
+def times(result, of):
+    found = [each for each in result["latency"] if each["of"] == of]
+    tap.equal(len(found), 1, "times of %s in %s" % (of, result["latency"]))
+    one = found[0]
+    row = [one[name] for name in ("minUs", "p50Us", "p90Us", "p99Us", "p999Us", "maxUs")]
+    tap.equal(row, sorted(row), "percentiles rise")
+    tap.check(one["minUs"] <= one["meanUs"] <= one["maxUs"], one)
+    return one
+
+
+@tap.test("bench send: as many as were asked for are stored, timed and told; its topic is gone behind it")
+def _():
+    result = cluster.json("bench", "send", "--count", "500", "-c", "2", "-i", "8", "--size", "100")
+    tap.equal((result["bench"], result["messages"], result["failures"], result["firstFailure"]), ("send", 500, 0, None))
+    tap.equal((result["connections"], result["inFlight"], result["batch"], result["size"], result["rate"]), (2, 8, 1, 100, None))
+    tap.equal(times(result, "send")["count"], 500)
+    tap.check(abs(result["perSecond"] * result["seconds"] - 500) < 1, result)
+    tap.equal(sum(1 for _ in result["overTime"]) > 0, True, "points")
+    tap.equal(topics(), before, "topics")
+    sheet = cluster.ok("bench", "send", "--count", "10")
+    tap.check("Per second" in sheet.out and "P99.9" in sheet.out, sheet)
+    tap.equal(topics(), before, "topics")
+
+
+@tap.test("a topic that was named is used and kept, with all that was acknowledged: topics, batches")
+def _():
+    sent = cluster.json("bench", "send", "--topic", "Kept", "--topics", "3", "--batch", "10", "--count", "300", "-i", "4", "--size", "64")
+    tap.equal((sent["messages"], sent["batch"]), (300, 10))
+    tap.check("303 messages in topic Kept-*" in sent["leftBehind"], sent["leftBehind"])  # one made each topic
+    tap.equal(topics() - before, {"Kept-0", "Kept-1", "Kept-2"})
+    taken = cluster.json("bench", "consume", "--topic", "Kept", "--topics", "3")
+    tap.equal((taken["messages"], taken["outOfRow"], taken["failures"]), (303, 0, 0))
+    tap.equal(topics() - before, {"Kept-0", "Kept-1", "Kept-2"})
+
+
+@tap.test("bench consume writes a backlog and takes all of it, each once and in order")
+def _():
+    result = cluster.json("bench", "consume", "--count", "2k", "-c", "3", "--size", "64")
+    tap.equal((result["messages"], result["outOfRow"], result["failures"]), (2000, 0, 0))
+    tap.equal(topics() - before, {"Kept-0", "Kept-1", "Kept-2"})
+    cluster.run("bench", "consume", "--topic", "NeverMade", status=cli.NOT_FOUND)
+
+
+@tap.test("bench e2e: what was acknowledged has come")
+def _():
+    result = cluster.json("bench", "e2e", "--count", "300", "--rate", "2000", "--size", "64")
+    tap.equal((result["sent"], result["messages"], result["missing"], result["outOfRow"]), (300, 300, 0, 0))
+    for of in ("end to end", "send", "late"):
+        tap.equal(times(result, of)["count"], 300)
+    batched = cluster.json("bench", "e2e", "--count", "200", "--batch", "20", "--topics", "2", "-i", "2")
+    tap.equal((batched["sent"], batched["messages"], batched["missing"]), (200, 200, 0))
+
+
+@tap.test("with a rate exactly the messages of that time are sent, however long they take")
+def _():
+    result = cluster.json("bench", "send", "--rate", "400", "-d", "500ms", "--warmup", "100ms", "--interval", "100ms")
+    tap.equal((result["messages"], result["rate"]), (200, 400))
+    tap.check(len(result["overTime"]) >= 2, result["overTime"])
+
+
+@tap.test("what would have been sent while the server stood still counts as slow (coordinated omission)")
+def _():
+    if cluster.apache:
+        tap.skip("stops the broker's process")
+    child = cluster.start("bench", "send", "--topic", "Stall", "--rate", "100", "-d", "2s", "--warmup", "0", "--json")
+    process.wait_until(lambda: "Stall" in topics(), 20, "the topic")
+    os.kill(cluster.daemon.pid, signal.SIGSTOP)
+    try:
+        time.sleep(0.8)  # the stall itself
+    finally:
+        os.kill(cluster.daemon.pid, signal.SIGCONT)
+    status, out = child.finish(30)
+    result = cli.check_form("bench send", out)
+    tap.equal((status, result["messages"]), (0, 200))
+    # 80 of 200 were due in the stall, the first of them 800 ms before its end, the last at its end.
+    took = times(result, "send")
+    tap.check(took["maxUs"] > 600e3, took)
+    tap.check(took["p90Us"] > 300e3, "a stall of 0.8 s in 2 s is hidden: %s" % took)
+
+
+@tap.test("bench once: fresh and repeated keys are told apart, in memory and in a file")
+def _():
+    for store, left in (("memory:", "nothing"), ("sqlite:once.db", "marks of group oncemq-bench")):
+        result = cluster.json("bench", "once", "--store", store, "--count", "200", "--repeats", "3", "-i", "4", "-c", "2")
+        tap.equal((result["messages"], result["failures"], result["topic"]), (200, 0, None))
+        fresh, again = times(result, "fresh key")["count"], times(result, "repeated key")["count"]
+        tap.check(fresh + again == 200 and 50 <= fresh <= 54, (fresh, again))  # each of four threads may end within a key
+        tap.check(left in result["leftBehind"], result["leftBehind"])
+    batched = cluster.json("bench", "once", "--count", "200", "--batch", "10", "--mode", "table", "-i", "1")
+    tap.equal((batched["messages"], times(batched, "fresh key")["count"]), (200, 10))
+    tap.check("memory:" in cluster.run("bench", "once", "--store", "nosuch:x", status=cli.USAGE).err, "the stores are not named")
+
+
+@tap.test("a plot is an SVG of its own, whole or not there at all")
+def _():
+    file = os.path.join(process.temp_folder(), "send.svg")
+    cluster.json("bench", "send", "-d", "300ms", "--warmup", "0", "--interval", "50ms", "--plot", file)
+    svg = xml.dom.minidom.parse(file).documentElement
+    tap.equal(svg.tagName, "svg")
+    curves = [each for each in svg.getElementsByTagName("path") if each.getAttribute("class") == "rate" and "H" in each.getAttribute("d")]
+    tap.equal(len(curves), 1, "curves of the rate")
+    with open(file, encoding="utf-8") as source:
+        text = source.read()
+    tap.check("http" not in text.replace("http://www.w3.org/2000/svg", "") and "<script" not in text, "the plot needs something beside itself")
+    tap.equal(os.listdir(os.path.dirname(file)), ["send.svg"])
+    refused = cluster.run("bench", "send", "--plot", os.path.join(os.path.dirname(file), "no", "such.svg"), status=cli.USAGE)
+    tap.check("plot" in refused.err, refused)
+
+
+@tap.test("what makes no sense is refused before anything is done; where nobody answers, it is said")
+def _():
+    for args in (("send", "--connections", "99999"), ("send", "--batch", "1000", "--size", "1MiB"), ("e2e", "--size", "8"),
+                 ("send", "--interval", "1ms"), ("once", "--in-flight", "100k"), ("send", "--size", "8GiB"), ("send", "extra"),
+                 ("send", "--topic", "x" * 200)):
+        tap.equal(cluster.run("bench", *args, status=cli.USAGE).out, "")
+    tap.equal(topics() - before - {"Stall"}, {"Kept-0", "Kept-1", "Kept-2"})
+    tap.equal(nowhere.run("bench", "send", "-d", "1s", status=cli.UNREACHABLE).out, "")
+
+
+@tap.test("on a terminal there is live progress; Ctrl-C ends it early with what was measured, and its topic is deleted")
+def _():
+    with cluster.terminal("bench", "send", "-d", "60s", "--warmup", "0", "--interval", "50ms") as terminal:
+        terminal.expect("measuring").expect("p99")
+        terminal.signal(signal.SIGINT)
+        tap.equal(terminal.end(), cli.INTERRUPTED)
+        tap.check("Per second" in terminal.text, terminal.text)
+    tap.equal(topics() - before - {"Stall"}, {"Kept-0", "Kept-1", "Kept-2"})
+
+
+@tap.test("messages that fail are counted with the first one's reason, with status 5")
+def _():
+    if cluster.apache:
+        tap.skip("kills the broker's process")
+    child = cluster.start("bench", "send", "--topic", "Lost", "-d", "1500ms", "--warmup", "0", "--timeout", "500ms", "--json")
+    process.wait_until(lambda: "Lost" in topics(), 20, "the topic")
+    cluster.daemon.kill9()
+    status, out = child.finish(30)
+    result = cli.check_form("bench send", out)
+    tap.equal(status, cli.PARTLY)
+    tap.check(result["failures"] > 0 and result["firstFailure"], result)
+    tap.equal(times(result, "send")["count"], result["messages"])
+
+
+tap.main()
