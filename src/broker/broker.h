@@ -725,7 +725,7 @@ must_check enum err broker_stat(struct broker *broker, struct bytes name, struct
                                 struct stat_windows *out, struct fault *why);
 
 struct broker_numbers {
-    int64_t boot_ms, up_ms;
+    int64_t boot_ms, now_ms, up_ms;
     uint64_t put, got, put_size, got_size;     /* messages since then, and their bytes */
     uint64_t put_mornings[2], got_mornings[2]; /* the same this morning, and yesterday */
     struct latency sends, pulls;

@@ -290,7 +290,7 @@ static int64_t earliest_ms(struct broker *b)
 
 void broker_numbers(struct broker *b, struct broker_numbers *out)
 {
-    *out = (struct broker_numbers){.boot_ms = b->numbers.boot_ms};
+    *out = (struct broker_numbers){.boot_ms = b->numbers.boot_ms, .now_ms = clock_ms(b->clock)};
     room_enter(&b->room);
     counts(b, out);
     room_leave(&b->room);

@@ -378,13 +378,22 @@ static void brokers_take(struct cli *cli, const struct json *list, struct admin_
     qsort(out->brokers, out->n, sizeof *out->brokers, by_cluster);
 }
 
-int admin_cluster(struct cli *cli, struct admin_cluster *out)
+int admin_cluster_of(struct cli *cli, const char *name_server, struct admin_cluster *out,
+                     struct omq_error *why)
 {
     const struct json *body;
+    int code = admin_ask(cli, name_server, REQ_GET_BROKER_CLUSTER_INFO, NULL, (struct bytes){0},
+                         &body, why);
+    if (!code)
+        brokers_take(cli, json_member(body, "brokerAddrTable"), out);
+    return code;
+}
+
+int admin_cluster(struct cli *cli, struct admin_cluster *out)
+{
     struct omq_error why;
-    if (admin_ask(cli, NULL, REQ_GET_BROKER_CLUSTER_INFO, NULL, (struct bytes){0}, &body, &why))
+    if (admin_cluster_of(cli, NULL, out, &why))
         return cli_fail_omq(cli, &why, NULL);
-    brokers_take(cli, json_member(body, "brokerAddrTable"), out);
     return out->n > 0
                ? STATUS_OK
                : cli_fail(cli, STATUS_NOT_FOUND,

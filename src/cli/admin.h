@@ -101,6 +101,9 @@ struct admin_cluster {
     size_t n;
 };
 int admin_cluster(struct cli *cli, struct admin_cluster *out);
+/* What one name server says (NULL: any of them); nothing is said. An enum omq_code. */
+int admin_cluster_of(struct cli *cli, const char *name_server, struct admin_cluster *out,
+                     struct omq_error *why);
 /* Those that the options --broker (a name or an address) and --cluster name, if the command has
  * them and they are given; otherwise all. STATUS_NOT_FOUND, said: there is none of that name. */
 int admin_chosen(struct cli *cli, struct admin_cluster *out);

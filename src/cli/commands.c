@@ -7,6 +7,7 @@ const struct family families[] = {
     {"Messages", consume_commands},
     {"Measuring", bench_commands},
     {"Data folders", store_commands},
+    {"Operation", operate_commands},
     {"Contexts", context_commands},
     {"Help", help_commands},
     {NULL, NULL},

@@ -24,7 +24,7 @@ import subprocess
 import termios
 import time
 
-from . import fake, process, proxy, tap
+from . import fake, process, proxy, remoting, tap
 from .daemon import Daemon
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -180,6 +180,13 @@ class Cluster:
             self.names = "127.0.0.1:1"
         if self.daemon:
             tap.watch(self.daemon)
+
+    def wait_route(self, topic, timeout=40):
+        """Until the name servers know a topic that a broker has."""
+        def known():
+            with remoting.Client(self.names) as client:
+                return client.request(remoting.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == remoting.SUCCESS
+        process.wait_until(known, timeout, "a route of %s" % topic)
 
     def env(self, more=None):
         env = {key: value for key, value in os.environ.items() if not key.startswith("ONCEMQ_")}

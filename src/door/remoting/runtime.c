@@ -125,6 +125,7 @@ void runtime_info(struct door *door, struct request *rq)
     add(t, "brokerVersion", "%d", HEAD_VERSION);
     add(t, "brokerActive", "true");
     add(t, "bootTimestamp", "%" PRId64, now.boot_ms);
+    add(t, "currentTimestamp", "%" PRId64, now.now_ms);
     add(t, "runtime", "%" PRId64 " seconds", now.up_ms / 1000);
     add_counts(t, &now);
     add_latency(t, "putLatency", &now.sends);
