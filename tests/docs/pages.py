@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import api  # noqa: E402
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+SHORTEST_REASON = 8
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -38,12 +39,17 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(prose(path))}
 
 
-@tap.test("every page with commands is run")
+@tap.test("every block of commands is run, or says why not")
 def _():
     listed = re.findall(r"'\.\./\.\./([^']+\.md)'", (ROOT / "tests" / "docs" / "meson.build").read_text())
-    with_commands = [str(each.relative_to(ROOT)) for each in pages()
-                     if not original(each) and page.steps(each.read_text(encoding="utf-8"))]
-    tap.equal([name for name in with_commands if name not in listed], [], "pages that are not in tests/docs/meson.build")
+    unlisted, unsaid = [], []
+    for path in pages():
+        name, steps = str(path.relative_to(ROOT)), page.steps(path.read_text(encoding="utf-8"))
+        if any(step.kind != "skip" for step in steps) and name not in listed and not original(path):
+            unlisted.append(name)
+        unsaid += ["%s:%d" % (name, step.line) for step in steps if step.kind == "skip" and len(step.why_not) < SHORTEST_REASON]
+    tap.equal(unlisted, [], "pages that are not in tests/docs/meson.build")
+    tap.equal(unsaid, [], "blocks that are not run, without a reason")
 
 
 @tap.test("links lead somewhere, to a heading too")

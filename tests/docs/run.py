@@ -14,15 +14,10 @@ import page
 import stage
 from harness import tap
 
-SHORTEST_REASON = 8
-
 
 def play(path):
     text = path.read_text(encoding="utf-8")
     todo = page.steps(text)
-    for step in todo:
-        tap.check(step.kind != "skip" or len(step.why_not) >= SHORTEST_REASON,
-                  "line %d is not run, and does not say why" % step.line)
     with stage.Stage(text) as here:
         for step in todo:
             if step.kind == "skip":

@@ -36,13 +36,15 @@ NAMES_PORT, BROKER_PORT = "9876", "10911"
 PORT = re.compile(r"(?:(?<=127\.0\.0\.1:)|(?<=localhost:)|(?<=istenPort=))([1-9]\d{3,4})\b")
 PATIENCE = 60
 
-# oncemqd as the page knows it, on ports that are free. A port that the caller names, also in a file, is the caller's.
+# oncemqd as the page knows it, on ports that are free, and with small log files, because copying and checking 1 GiB of holes
+# takes its time. What the caller names, also in a file, is the caller's.
 DAEMON = """#!/bin/bash
 given="$* $(for word; do [ "${word#--}" = "$word" ] && [ -f "$word" ] && cat "$word"; done 2>/dev/null)"
-ports=()
-[[ $given == *namesrvListenPort=* ]] || ports+=(--set namesrvListenPort=%(names)s)
-[[ " $given" == *[!v]listenPort=* ]] || ports+=(--set listenPort=%(broker)s)
-exec %(program)s "${ports[@]}" "$@"
+own=()
+[[ $given == *namesrvListenPort=* ]] || own+=(--set namesrvListenPort=%(names)s)
+[[ " $given" == *[!v]listenPort=* ]] || own+=(--set listenPort=%(broker)s)
+[[ $given == *mappedFileSizeCommitLog=* ]] || own+=(--set mappedFileSizeCommitLog=16777216)
+exec %(program)s "${own[@]}" "$@"
 """
 
 MAKE = """#!/bin/bash
