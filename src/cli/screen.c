@@ -151,7 +151,7 @@ static const char *style_begin(const struct screen *s, enum style style)
 }
 
 /* A row's text with its style, as it is kept for the next comparison. */
-static char *row_text(const struct screen *s, const struct lines *lines, size_t i)
+static char *row_text(const struct screen *s, const struct canvas *lines, size_t i)
 {
     char *text = NULL;
     const char *line = i < lines->n ? (const char *)lines->text.at + lines->starts[i] : "";
@@ -159,7 +159,7 @@ static char *row_text(const struct screen *s, const struct lines *lines, size_t 
     return asprintf(&text, "%s%s%s", begin, line, *begin ? "\033[0m" : "") < 0 ? NULL : text;
 }
 
-void screen_show(struct screen *s, const struct lines *lines)
+void screen_show(struct screen *s, const struct canvas *lines)
 {
     if (!s->shown) {
         s->shown = calloc((size_t)s->rows, sizeof *s->shown);

@@ -321,10 +321,10 @@ static bool key_take(struct picture *p, struct watch *w, int key)
     return true;
 }
 
-static void waiting_draw(const struct picture *p, struct lines *out)
+static void waiting_draw(const struct picture *p, struct canvas *out)
 {
     char line[300];
-    lines_clear(out);
+    canvas_clear(out);
     (void)snprintf(line, sizeof line, "oncemq top  %.200s", p->names);
     line_add(out, STYLE_TITLE, p->columns, line);
     line_add(out, STYLE_PLAIN, p->columns, "looking …");
@@ -339,7 +339,7 @@ static int top_live(struct cli *cli, int64_t interval_ms)
         status = STATUS_FAILED;
     struct picture p = {
         .view = view_asked(cli), .interval_ms = interval_ms, .names = cli_names(cli)};
-    struct lines lines = {0};
+    struct canvas lines = {0};
     while (!status && key_take(&p, &w, key)) {
         screen_size(screen, &p.rows, &p.columns);
         (void)pthread_mutex_lock(&w.key);

@@ -13,7 +13,7 @@
 
 /* ---- lines ---- */
 
-void lines_clear(struct lines *lines)
+void canvas_clear(struct canvas *lines)
 {
     lines->text.len = 0;
     lines->text.max = (size_t)1 << 22;
@@ -21,7 +21,7 @@ void lines_clear(struct lines *lines)
 }
 
 /* As much of the text as fits, and of strangers' text only what can be printed. */
-void line_add(struct lines *lines, enum style style, int columns, const char *text)
+void line_add(struct canvas *lines, enum style style, int columns, const char *text)
 {
     if (lines->n == sizeof lines->starts / sizeof *lines->starts)
         return;
@@ -198,7 +198,7 @@ static const char *sort_title(enum top_view view, size_t sort)
     return "";
 }
 
-static void top_lines(const struct picture *p, const struct survey *s, struct lines *out)
+static void top_lines(const struct picture *p, const struct survey *s, struct canvas *out)
 {
     char line[1024], at[32], every[32];
     clock_text(s->at_ms, at);
@@ -231,13 +231,13 @@ static const char help_text[] = "q  quit\0"
                                 "p  pause, and go on\0"
                                 "h ?  this, and back\0";
 
-static void help_lines(const struct picture *p, struct lines *out)
+static void help_lines(const struct picture *p, struct canvas *out)
 {
     for (const char *at = help_text; *at; at += strlen(at) + 1)
         line_add(out, STYLE_PLAIN, p->columns, at);
 }
 
-static void table_lines(struct picture *p, const struct survey *s, struct lines *out)
+static void table_lines(struct picture *p, const struct survey *s, struct canvas *out)
 {
     size_t n, room = p->rows > (int)out->n + 2 ? (size_t)p->rows - out->n - 2 : 0;
     size_t *rows = rows_sorted(s, p->view, p->sort[p->view], &n);
@@ -264,9 +264,9 @@ static void table_lines(struct picture *p, const struct survey *s, struct lines 
     free(rows);
 }
 
-void picture_draw(struct picture *p, const struct survey *s, struct lines *out)
+void picture_draw(struct picture *p, const struct survey *s, struct canvas *out)
 {
-    lines_clear(out);
+    canvas_clear(out);
     top_lines(p, s, out);
     if (p->help)
         help_lines(p, out);
@@ -277,14 +277,14 @@ void picture_draw(struct picture *p, const struct survey *s, struct lines *out)
 
 void picture_print(struct cli *cli, const struct survey *s, enum top_view view, size_t sort)
 {
-    struct lines lines = {0};
+    struct canvas lines = {0};
     struct buf line = buf_upto((size_t)1 << 20);
     size_t n, widths[COLUMNS_MAX] = {0}, *rows = rows_sorted(s, view, sort, &n);
     if (!rows)
         return;
     widths_find(s, view, rows, n, cli->width, widths);
     for (size_t i = 0; i <= n; i++) {
-        lines_clear(&lines);
+        canvas_clear(&lines);
         line_add(&lines, STYLE_PLAIN, cli->width > 0 ? cli->width : 4096,
                  table_line(s, view, i > 0 ? &rows[i - 1] : NULL, widths, &line));
         cli_print(cli, "%s\n", (const char *)lines.text.at);

@@ -165,15 +165,15 @@ struct picture {
 
 /* Lines of text, each with a style: how a screen and a pipe take a picture. */
 enum style { STYLE_PLAIN, STYLE_TITLE, STYLE_HEAD, STYLE_BAD, STYLE_DIM };
-struct lines {
+struct canvas {
     struct buf text; /* every line ends with a NUL */
     enum style style[512];
     size_t starts[512], n;
 };
-void lines_clear(struct lines *lines);
-void line_add(struct lines *lines, enum style style, int columns, const char *text);
+void canvas_clear(struct canvas *lines);
+void line_add(struct canvas *lines, enum style style, int columns, const char *text);
 
-void picture_draw(struct picture *p, const struct survey *s, struct lines *out);
+void picture_draw(struct picture *p, const struct survey *s, struct canvas *out);
 /* For a pipe: all rows of a view as a table. */
 void picture_print(struct cli *cli, const struct survey *s, enum top_view view, size_t sort);
 
@@ -196,7 +196,7 @@ struct screen *screen_open(struct cli *cli); /* NULL: said */
 void screen_close(struct screen *screen);
 void screen_size(const struct screen *screen, int *rows, int *columns);
 /* Writes what differs from what is there already. */
-void screen_show(struct screen *screen, const struct lines *lines);
+void screen_show(struct screen *screen, const struct canvas *lines);
 /* The next key, or KEY_NONE as soon as `fd` is readable. */
 int screen_key(struct screen *screen, int fd);
 
