@@ -72,42 +72,38 @@ static const struct opt once_options[] = {
 
 /* ---- topics that were made ---- */
 
-static int each_name_server(struct bench *b, const char *topic, struct omq_error *why)
+/* The same request for each topic to each of these servers. */
+static int topics_ask(struct bench *b, int request, const char *const *servers, size_t n)
 {
-    const char *rest = cli_names(b->cli);
-    int code = OMQ_OK;
-    while (*rest) {
-        size_t n = strcspn(rest, ";");
-        char server[256];
-        const struct json *none;
-        (void)snprintf(server, sizeof server, "%.*s", (int)n, rest);
-        if (n > 0)
-            code = admin_ask(b->cli, server, REQ_DELETE_TOPIC_IN_NAMESRV, ASK("topic", topic),
-                             (struct bytes){0}, &none, why);
-        rest += n + (rest[n] == ';');
+    struct cli *cli = b->cli;
+    size_t topics = b->load.topics;
+    struct admin_ask *asks = admin_alloc(cli, n * topics, sizeof *asks);
+    for (size_t i = 0; i < n * topics; i++) {
+        char *topic = admin_alloc(cli, 1, LOAD_NAME_SIZE);
+        load_topic_name(&b->load, (unsigned)(i % topics), topic);
+        asks[i] = (struct admin_ask){.server = servers[i / topics],
+                                     .request = request,
+                                     .fields = admin_fields(cli, ASK("topic", topic))};
     }
-    return code;
+    int status = admin_ask_all(cli, asks, n * topics);
+    return status ? status : admin_verdict(cli, asks, n * topics);
 }
 
+/* Brokers first: one that still has it would tell the name servers again. */
 static int topics_delete(struct bench *b)
 {
     struct admin_cluster cluster;
-    struct omq_error why;
     int status = admin_cluster(b->cli, &cluster);
-    int code = OMQ_OK;
-    unsigned topics = b->load.topics ? b->load.topics : 1;
-    for (unsigned t = 0; !status && !code && t < topics; t++) {
-        char topic[LOAD_NAME_SIZE];
-        const struct json *none;
-        load_topic_name(&b->load, t, topic);
-        for (size_t i = 0; !code && i < cluster.n; i++)
-            if (cluster.brokers[i].master)
-                code = admin_ask(b->cli, cluster.brokers[i].master, REQ_DELETE_TOPIC_IN_BROKER,
-                                 ASK("topic", topic), (struct bytes){0}, &none, &why);
-        if (!code)
-            code = each_name_server(b, topic, &why);
-    }
-    return code ? cli_fail_omq(b->cli, &why, "the bench's own topics cannot be deleted") : status;
+    if (status)
+        return status;
+    const char **masters = admin_alloc(b->cli, cluster.n, sizeof *masters);
+    size_t n = 0;
+    for (size_t i = 0; i < cluster.n; i++)
+        if (cluster.brokers[i].master)
+            masters[n++] = cluster.brokers[i].master;
+    status = topics_ask(b, REQ_DELETE_TOPIC_IN_BROKER, masters, n);
+    struct admin_names names = admin_name_servers(b->cli);
+    return status ? status : topics_ask(b, REQ_DELETE_TOPIC_IN_NAMESRV, names.names, names.n);
 }
 
 /* What was promised and not kept is a failure, whatever the numbers are. */

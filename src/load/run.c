@@ -324,9 +324,14 @@ static enum err run_measured(struct run *run, struct load_result *result)
 
 /* ---- filling ---- */
 
+/* What the run in the run hears goes to that around it. */
+struct filling {
+    const struct load_options *outer;
+};
+
 static void fill_progress(void *user, const struct load_progress *now)
 {
-    const struct load_options *outer = user;
+    const struct load_options *outer = ((struct filling *)user)->outer;
     struct load_progress p = *now;
     p.phase = LOAD_FILL;
     p.of_messages = outer->fill;
@@ -337,7 +342,7 @@ static void fill_progress(void *user, const struct load_progress *now)
 
 static bool fill_stopped(void *user)
 {
-    const struct load_options *outer = user;
+    const struct load_options *outer = ((struct filling *)user)->outer;
     return outer->stopped && outer->stopped(outer->user);
 }
 
@@ -345,6 +350,7 @@ static enum err fill(const struct run *run, struct load_result *result, struct f
 {
     const struct load_options *o = &run->options;
     struct load_result filled;
+    struct filling filling = {o};
     struct load_options with = {
         .kind = LOAD_SEND,
         .client = o->client,
@@ -359,7 +365,7 @@ static enum err fill(const struct run *run, struct load_result *result, struct f
         .interval_ms = o->interval_ms,
         .progress = fill_progress,
         .stopped = fill_stopped,
-        .user = (void *)(uintptr_t)o,
+        .user = &filling,
     };
     enum err err = load_run(&with, &filled, why);
     if (err)
