@@ -45,6 +45,10 @@ def effect_stays_single(story, **env):
     status, said = play(story, **env)
     tap.equal(status, 0, "exit status")
     tap.check("ok: " in said and "NOT SO" not in said, "its facts")
+    readme = (EXAMPLES / story / "README.md").read_text()
+    promised = re.findall(r"^ +(ok: .*)$", readme, re.MULTILINE)
+    tap.check(promised, "its README says what one should see")
+    tap.equal([fact for fact in promised if "  %s\n" % fact not in said], [], "what the README promises and nobody saw")
     tap.check(said.count("with -9") >= 5, "it kills")
 
 
