@@ -61,7 +61,7 @@ static const struct opt *letter_in(const struct opt *options, char letter)
     return NULL;
 }
 
-static const struct opt *letter_find(const struct command *command, char letter)
+const struct opt *opt_letter(const struct command *command, char letter)
 {
     const struct opt *opt = command ? letter_in(command->options, letter) : NULL;
     return opt ? opt : letter_in(global_options, letter);
@@ -107,7 +107,7 @@ static const char *given_read(struct given *g)
     return NULL;
 }
 
-static int given_add(struct cli *cli, const struct opt *opt, const char *value)
+int args_add(struct cli *cli, const struct opt *opt, const char *value)
 {
     struct args *args = cli->args;
     struct given g = {.opt = opt, .text = value ? value : ""};
@@ -168,7 +168,7 @@ static int option_read(struct cli *cli, int argc, char **argv, int *at)
             return option_unknown(cli, given, name);
         }
     } else {
-        opt = letter_find(cli->command, given[1]);
+        opt = opt_letter(cli->command, given[1]);
         if (!opt)
             return option_unknown(cli, given, given + 1);
         value = given[2] ? given + 2 : NULL;
@@ -176,14 +176,14 @@ static int option_read(struct cli *cli, int argc, char **argv, int *at)
     if (opt->kind == OPT_SWITCH) {
         if (value)
             return cli_fail(cli, STATUS_USAGE, NULL, "--%s takes no value", opt->name);
-        return given_add(cli, opt, NULL);
+        return args_add(cli, opt, NULL);
     }
     if (!value && *at + 1 < argc)
         value = argv[++*at];
     if (!value)
         return cli_fail(cli, STATUS_USAGE, NULL, "--%s needs a value: --%s %s", opt->name,
                         opt->name, opt->value);
-    return given_add(cli, opt, value);
+    return args_add(cli, opt, value);
 }
 
 /* ---- the command ---- */

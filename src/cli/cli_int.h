@@ -26,6 +26,9 @@ struct args {
  * nothing more to do (--help, --version). argv is permuted. */
 int args_read(struct cli *cli, int argc, char **argv, bool *done);
 const struct opt *opt_find(const struct command *command, struct bytes name);
+const struct opt *opt_letter(const struct command *command, char letter);
+/* As if it had been given; what is wrong with it is said. */
+int args_add(struct cli *cli, const struct opt *opt, const char *value);
 const struct given *arg_given(const struct cli *cli, const char *option);
 
 /* ---- help.c ---- */
@@ -36,7 +39,14 @@ void help_command(struct cli *cli, const struct command *command);
 extern const struct command help_commands[];
 /* Calls `each` for all commands that are not hidden. */
 const struct command *command_nth(size_t n);
+/* By its words; `second` may be NULL. NULL: there is none. */
+const struct command *command_named(const char *first, const char *second);
 size_t command_arguments(const struct command *command, size_t *max); /* the least; SIZE_MAX */
+
+/* ---- complete.c ---- */
+
+int completion_script(struct cli *cli); /* oncemq completion bash|zsh */
+int complete_words(struct cli *cli);    /* oncemq complete */
 
 /* ---- out.c ---- */
 

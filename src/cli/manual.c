@@ -1,8 +1,9 @@
-/* manual.c - documents and completions, made of the table of commands.
+/* manual.c - documents, made of the table of commands.
  *
- *     oncemq help man [COMMAND]     man pages, in roff
- *     oncemq help markdown          docs/cli.md: every command, and the form of its --json
- *     oncemq completion bash|zsh    a few lines for the shell, which ask `oncemq complete` back
+ *     oncemq help man         the man page, in roff
+ *     oncemq help markdown    docs/cli.md: every command, and the form of its --json
+ *
+ * Completion is in complete.c.
  */
 #include "cli/cli_int.h"
 
@@ -193,76 +194,9 @@ static int markdown(struct cli *cli)
     return STATUS_OK;
 }
 
-/* ---- completion ---- */
+/* ---- help ---- */
 
-static int completion(struct cli *cli)
-{
-    if (strcmp(arg_at(cli, 0), "bash") == 0)
-        cli_print(
-            cli,
-            "_oncemq() {\n"
-            "    local IFS=$'\\n'\n"
-            "    COMPREPLY=($(oncemq complete -- \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null))\n"
-            "}\n"
-            "complete -o default -F _oncemq oncemq\n");
-    else if (strcmp(arg_at(cli, 0), "zsh") == 0)
-        cli_print(cli,
-                  "#compdef oncemq\n"
-                  "_oncemq() {\n"
-                  "    local -a found\n"
-                  "    found=(${(f)\"$(oncemq complete -- ${words[2,CURRENT]} 2>/dev/null)\"})\n"
-                  "    (( $#found )) && compadd -a found || _files\n"
-                  "}\n"
-                  "compdef _oncemq oncemq\n");
-    else
-        return cli_fail(cli, STATUS_USAGE, "there is bash and zsh", "no completion for %s",
-                        printable(cli, bytes_str(arg_at(cli, 0))));
-    return STATUS_OK;
-}
-
-static void offer(struct cli *cli, const char *word, size_t len, const char *typed,
-                  const char *before)
-{
-    if (len >= strlen(typed) && strncmp(word, typed, strlen(typed)) == 0)
-        cli_print(cli, "%s%.*s\n", before, (int)len, word);
-}
-
-static void offer_choices(struct cli *cli, const struct opt *o, const char *typed)
-{
-    for (const char *at = o->choices; at && *at;) {
-        size_t len = strcspn(at, "|");
-        offer(cli, at, len, typed, "");
-        at += len + (at[len] == '|');
-    }
-}
-
-static void offer_options(struct cli *cli, const struct opt *o, const char *typed)
-{
-    for (; o && o->name; o++)
-        offer(cli, o->name, strlen(o->name), typed, "--");
-}
-
-/* The words of commands that may follow `first` (NULL: the first ones), each once. */
-static void offer_commands(struct cli *cli, const char *first, const char *typed)
-{
-    const struct command *c;
-    const char *last = NULL;
-    size_t last_len = 0;
-    for (size_t i = 0; (c = command_nth(i)); i++) {
-        const char *blank = strchr(c->name, ' ');
-        size_t len = blank ? (size_t)(blank - c->name) : strlen(c->name);
-        if (first) {
-            if (blank && strlen(first) == len && strncmp(c->name, first, len) == 0)
-                offer(cli, blank + 1, strlen(blank + 1), typed, "");
-        } else if (!last || last_len != len || strncmp(last, c->name, len) != 0) {
-            offer(cli, c->name, len, typed, "");
-            last = c->name;
-            last_len = len;
-        }
-    }
-}
-
-static const struct command *command_named(const char *first, const char *second)
+const struct command *command_named(const char *first, const char *second)
 {
     const struct command *c;
     char both[128];
@@ -271,30 +205,6 @@ static const struct command *command_named(const char *first, const char *second
         if (strcmp(c->name, first) == 0 || strcmp(c->name, both) == 0)
             return c;
     return NULL;
-}
-
-/* The arguments are the words of a command line so far; the last is the one being typed. */
-static int complete(struct cli *cli)
-{
-    size_t n = arg_count(cli);
-    const char *typed = n > 0 ? arg_at(cli, n - 1) : "", *first = n > 1 ? arg_at(cli, 0) : NULL;
-    const struct command *c = first ? command_named(first, n > 2 ? arg_at(cli, 1) : NULL) : NULL;
-    const char *before = n > 1 ? arg_at(cli, n - 2) : "";
-    if (strncmp(before, "--", 2) == 0) {
-        const struct opt *o = opt_find(c, bytes_str(before + 2));
-        if (o && o->kind != OPT_SWITCH) {
-            offer_choices(cli, o, typed);
-            return STATUS_OK;
-        }
-    }
-    if (strncmp(typed, "-", 1) == 0) {
-        const char *name = typed + 1 + (typed[1] == '-');
-        offer_options(cli, c ? c->options : NULL, name);
-        offer_options(cli, global_options, name);
-    } else if (!first || (n == 2 && !c)) {
-        offer_commands(cli, first, typed);
-    }
-    return STATUS_OK;
 }
 
 static int help(struct cli *cli)
@@ -330,12 +240,12 @@ const struct command help_commands[] = {
         .arguments = "SHELL",
         .summary = "what makes bash or zsh complete commands and options",
         .examples = "source <(oncemq completion bash)",
-        .run = completion,
+        .run = completion_script,
     },
     {.name = "complete",
      .arguments = "[WORD…]",
      .summary = "asked by completions",
-     .run = complete,
+     .run = complete_words,
      .hidden = true},
     {NULL},
 };

@@ -69,14 +69,6 @@ def _():
     tap.check("--json" in cluster.ok("complete", "--", "topic", "list", "--js").out.split(), "options are not completed")
 
 
-@tap.test("completion of bash works in bash")
-def _():
-    script = 'source <("$0" completion bash); COMP_WORDS=(oncemq topic l); COMP_CWORD=2; _oncemq; echo "${COMPREPLY[@]}"'
-    env = dict(cluster.env(), PATH=os.path.dirname(cluster.binary) + ":" + os.environ["PATH"])
-    done = subprocess.run(["bash", "-c", script, cluster.binary], capture_output=True, text=True, env=env, timeout=60, check=False)
-    tap.check("list" in done.stdout.split(), done)
-
-
 @tap.test("man finds no fault with the man page")
 def _():
     if subprocess.run(["sh", "-c", "command -v groff"], capture_output=True, check=False).returncode:
