@@ -50,7 +50,7 @@ lint: build-test/build.ninja ## everything a script can check: form, clang-tidy,
 	@tools/setup.sh lint
 	@tools/lint.sh build-test
 
-install: build ## install oncemqd, liboncemq, its header and pkg-config file into PREFIX=/usr/local (DESTDIR is honoured)
+install: build ## install programs, libraries, headers, man pages, completions and a unit for systemd into PREFIX=/usr/local (DESTDIR is honoured)
 	@meson configure build --prefix='$(abspath $(PREFIX))'
 	@meson install -C build --quiet
 

@@ -1,7 +1,7 @@
 /* load.c - from the scheme of a URL to its driver, which is a library of its own.
  *
  * A driver is looked for in the folder that ONCE_DRIVERS names (for programs that are not set-uid),
- * then as any library is, beside libonce.so first. It is never unloaded: the client libraries of
+ * then beside libonce.so, then as any library is. It is never unloaded: the client libraries of
  * databases leave threads and exit handlers behind. */
 #include "once/once_int.h"
 
@@ -22,18 +22,27 @@ static const struct {
     {"mariadb:", "mariadb", "libmariadb"},
 };
 
-static void *open_library(const char *file, char *words, size_t size)
+static void *library_in(const char *folder, size_t len, const char *file)
 {
     char path[4096];
+    int n = snprintf(path, sizeof path, "%.*s/%s", (int)len, folder, file);
+    return n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW) : NULL;
+}
+
+static void *open_library(const char *file, char *words, size_t size)
+{
     const char *folder = secure_getenv("ONCE_DRIVERS");
     words[0] = 0;
-    if (folder && folder[0]) {
-        int n = snprintf(path, sizeof path, "%s/%s", folder, file);
-        void *library = n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW) : NULL;
-        if (library)
-            return library;
+    void *library = folder && folder[0] ? library_in(folder, strlen(folder), file) : NULL;
+    /* Beside ourselves: our run path says so as well, but a sanitizer that stands before dlopen
+     * hides whose it is. */
+    Dl_info ours;
+    if (!library && dladdr(schemes, &ours) && ours.dli_fname) {
+        const char *slash = strrchr(ours.dli_fname, '/');
+        library = slash ? library_in(ours.dli_fname, (size_t)(slash - ours.dli_fname), file) : NULL;
     }
-    void *library = dlopen(file, RTLD_NOW);
+    if (!library)
+        library = dlopen(file, RTLD_NOW);
     const char *said = library ? NULL : dlerror();
     if (said)
         (void)snprintf(words, size, "%s", said);
