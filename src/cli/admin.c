@@ -444,6 +444,16 @@ int admin_whole(struct cli *cli, int status)
                           "nothing was changed, for not all brokers answer");
 }
 
+int admin_masters(struct cli *cli, const struct admin_cluster *on)
+{
+    for (size_t i = 0; i < on->n; i++)
+        if (!on->brokers[i].master)
+            return cli_fail(cli, STATUS_UNREACHABLE, "oncemq cluster shows what there is",
+                            "broker %s has no master just now; nothing was changed",
+                            printable(cli, bytes_str(on->brokers[i].name)));
+    return STATUS_OK;
+}
+
 const struct admin_broker *admin_broker_find(const struct admin_cluster *in, const char *name)
 {
     for (size_t i = 0; i < in->n; i++)
@@ -473,6 +483,26 @@ struct admin_names admin_name_servers(struct cli *cli)
         text += len;
     }
     return out;
+}
+
+int admin_name_servers_ask(struct cli *cli, struct admin_name_server **out, size_t *n)
+{
+    struct admin_names names = admin_name_servers(cli);
+    struct admin_ask *asks = admin_alloc(cli, names.n, sizeof *asks);
+    for (size_t i = 0; i < names.n; i++)
+        asks[i] =
+            (struct admin_ask){.server = names.names[i], .request = REQ_GET_BROKER_CLUSTER_INFO};
+    int status = admin_ask_all(cli, asks, names.n);
+    if (status)
+        return status;
+    *out = admin_alloc(cli, names.n, sizeof **out);
+    *n = names.n;
+    for (size_t i = 0; i < names.n; i++) {
+        struct admin_name_server *server = &(*out)[i];
+        *server = (struct admin_name_server){names.names[i], asks[i].code, asks[i].why, {0}};
+        brokers_take(cli, json_member(asks[i].json, "brokerAddrTable"), &server->knows);
+    }
+    return STATUS_OK;
 }
 
 int admin_by_name(const void *a, const void *b)

@@ -110,6 +110,8 @@ int admin_chosen(struct cli *cli, struct admin_cluster *out);
 /* For commands that change things: all answered or nothing is done. STATUS_PARTLY becomes
  * STATUS_UNREACHABLE, said. */
 int admin_whole(struct cli *cli, int status);
+/* STATUS_UNREACHABLE, said: a broker has no master, so nothing can be changed there. */
+int admin_masters(struct cli *cli, const struct admin_cluster *on);
 const struct admin_broker *admin_broker_find(const struct admin_cluster *in, const char *name);
 /* Who is asked about a broker: its master, or the first slave there is; NULL: nobody, or lost. */
 const char *admin_reader(const struct admin_broker *broker);
@@ -119,6 +121,15 @@ struct admin_names {
     size_t n;
 };
 struct admin_names admin_name_servers(struct cli *cli);
+/* Each of them asked for the cluster that it knows. STATUS_OK: each has its code; nothing is said.
+ */
+struct admin_name_server {
+    const char *address;
+    int code; /* enum omq_code */
+    struct omq_error why;
+    struct admin_cluster knows;
+};
+int admin_name_servers_ask(struct cli *cli, struct admin_name_server **out, size_t *n);
 
 /* All topics that the name servers know, by name. */
 int admin_topics(struct cli *cli, struct admin_names *out);

@@ -251,6 +251,7 @@ void show_table(struct cli *cli, const struct rows *rows)
 void show_sheet(struct cli *cli, const struct column *columns, const struct row *row)
 {
     size_t shown[COLUMNS_MAX], n = shown_columns(columns, row, shown, COLUMNS_MAX), width = 0;
+    bool begun = false;
     for (size_t i = 0; i < n; i++)
         if (columns[shown[i]].kind != COLUMN_LIST && width_of(columns[shown[i]].title) > width)
             width = width_of(columns[shown[i]].title);
@@ -259,6 +260,7 @@ void show_sheet(struct cli *cli, const struct column *columns, const struct row 
         const struct cell *cell = &row->cells[shown[i]];
         if (c->kind == COLUMN_LIST || !cell->set)
             continue;
+        begun = true;
         cli_write(cli, bytes_str(c->title));
         pad(cli, width - width_of(c->title) + 2);
         const char *text = cell_text(cli, c, cell), *colour = colour_of(cli, c, text);
@@ -269,9 +271,10 @@ void show_sheet(struct cli *cli, const struct column *columns, const struct row 
         const struct cell *cell = &row->cells[shown[i]];
         if (c->kind != COLUMN_LIST || !cell->set || cell->rows->n == 0)
             continue;
-        cli_print(cli, "\n%s%s%s\n", cli->colour_out ? "\033[1m" : "", c->title,
+        cli_print(cli, "%s%s%s%s\n", begun ? "\n" : "", cli->colour_out ? "\033[1m" : "", c->title,
                   cli->colour_out ? "\033[0m" : "");
         show_table(cli, cell->rows);
+        begun = true;
     }
 }
 

@@ -17,38 +17,29 @@ const struct opt topic_delete_options[] = {
     {NULL},
 };
 
-/* One topic: the brokers that have it. */
-struct doomed {
-    const char *topic;
-    struct admin_topic *configs;
-    size_t n;
-};
-
-static int doomed_find(struct cli *cli, const struct admin_cluster *on, struct doomed *list,
+static int topics_find(struct cli *cli, const struct admin_cluster *on, const char **topics,
                        size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct doomed *d = &list[i];
-        d->topic = arg_at(cli, i);
-        int status = admin_topic_check(cli, d->topic);
-        if (!status && topic_is_system(bytes_str(d->topic)))
-            status = cli_fail(cli, STATUS_USAGE, NULL, "%s is a topic of the system", d->topic);
+        struct admin_topic *configs;
+        size_t found = 0;
+        topics[i] = arg_at(cli, i);
+        int status = admin_topic_check(cli, topics[i]);
+        if (!status && topic_is_system(bytes_str(topics[i])))
+            status = cli_fail(cli, STATUS_USAGE, NULL, "%s is a topic of the system", topics[i]);
         if (!status)
-            status = admin_whole(cli, admin_topic_config(cli, on, d->topic, &d->configs, &d->n));
+            status = admin_whole(cli, admin_topic_config(cli, on, topics[i], &configs, &found));
         if (status)
             return status;
-        if (d->n == 0)
-            return admin_topic_missing(cli, d->topic);
+        if (found == 0)
+            return admin_topic_missing(cli, topics[i]);
     }
     return STATUS_OK;
 }
 
 static int delete_confirm(struct cli *cli, const struct admin_cluster *on,
-                          const struct doomed *list, size_t n)
+                          const char *const *topics, size_t n)
 {
-    const char **topics = admin_alloc(cli, n, sizeof *topics);
-    for (size_t i = 0; i < n; i++)
-        topics[i] = list[i].topic;
     struct admin_topic_stats *stats;
     struct admin_names *groups;
     int status = admin_whole(cli, admin_topic_stats(cli, on, topics, n, &stats));
@@ -70,10 +61,13 @@ static int delete_confirm(struct cli *cli, const struct admin_cluster *on,
                        admin_list_text(cli, topics, n, NAMES_SHOWN), (long long)messages, readers);
 }
 
-static void result_put(struct cli *cli, const char *topic, const struct admin_ask *asks, size_t n)
+static void result_put(struct cli *cli, const char *group, const char *topic,
+                       const struct admin_ask *asks, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         row_begin(cli);
+        if (group)
+            put_text(cli, "group", group);
         put_text(cli, "topic", topic);
         put_text(cli, "server", asks[i].broker ? asks[i].broker : asks[i].server);
         put_text(cli, "result", asks[i].code ? "failed" : "deleted");
@@ -81,52 +75,56 @@ static void result_put(struct cli *cli, const char *topic, const struct admin_as
     }
 }
 
-/* Asks all and tells how it went. */
-static int all_delete(struct cli *cli, const char *topic, struct admin_ask *asks, size_t n)
-{
-    int status = admin_ask_all(cli, asks, n);
-    if (status)
-        return status;
-    result_put(cli, topic, asks, n);
-    return admin_verdict(cli, asks, n);
-}
-
-/* A broker that still has it would tell the name servers again. */
-static int topic_forget(struct cli *cli, const struct admin_cluster *on, const struct doomed *d)
+/* A broker that still had it would tell the name servers again, so these come last. */
+int topic_forget(struct cli *cli, const struct admin_cluster *on, const char *group,
+                 const char *topic)
 {
     struct admin_names names = admin_name_servers(cli);
-    struct admin_ask *asks = admin_alloc(cli, d->n + names.n, sizeof *asks);
-    const char *cluster = arg_text(cli, "cluster", NULL);
-    for (size_t i = 0; i < d->n; i++) {
-        const struct admin_broker *broker = admin_broker_find(on, d->configs[i].broker);
-        asks[i] = (struct admin_ask){.server = admin_reader(broker),
-                                     .broker = broker->name,
+    struct admin_topic *configs;
+    size_t n;
+    int status = admin_topic_config(cli, on, topic, &configs, &n);
+    if (status || n == 0)
+        return status;
+    struct admin_ask *asks = admin_alloc(cli, n + names.n, sizeof *asks);
+    for (size_t i = 0; i < n; i++)
+        asks[i] = (struct admin_ask){.server = admin_broker_find(on, configs[i].broker)->master,
+                                     .broker = configs[i].broker,
                                      .request = REQ_DELETE_TOPIC_IN_BROKER,
-                                     .fields = admin_fields(cli, ASK("topic", d->topic))};
-    }
-    int status = all_delete(cli, d->topic, asks, d->n);
+                                     .fields = admin_fields(cli, ASK("topic", topic))};
+    status = admin_ask_all(cli, asks, n);
     if (status)
         return status;
+    result_put(cli, group, topic, asks, n);
+    status = admin_verdict(cli, asks, n);
+    if (status)
+        return status;
+    const char *cluster = arg_text(cli, "cluster", NULL);
     for (size_t i = 0; i < names.n; i++)
         asks[i] = (struct admin_ask){
             .server = names.names[i],
             .request = REQ_DELETE_TOPIC_IN_NAMESRV,
-            .fields = admin_fields(cli, cluster ? ASK("topic", d->topic, "clusterName", cluster)
-                                                : ASK("topic", d->topic))};
-    return all_delete(cli, d->topic, asks, names.n);
+            .fields = admin_fields(cli, cluster ? ASK("topic", topic, "clusterName", cluster)
+                                                : ASK("topic", topic))};
+    status = admin_ask_all(cli, asks, names.n);
+    if (status)
+        return status;
+    result_put(cli, group, topic, asks, names.n);
+    return admin_verdict(cli, asks, names.n);
 }
 
 int topic_delete(struct cli *cli)
 {
     struct admin_cluster on;
     size_t n = arg_count(cli), done = 0;
-    struct doomed *list = admin_alloc(cli, n, sizeof *list);
+    const char **topics = admin_alloc(cli, n, sizeof *topics);
     int status = admin_chosen(cli, &on);
     if (!status)
-        status = doomed_find(cli, &on, list, n);
+        status = admin_masters(cli, &on);
     if (!status)
-        status = delete_confirm(cli, &on, list, n);
+        status = topics_find(cli, &on, topics, n);
+    if (!status)
+        status = delete_confirm(cli, &on, topics, n);
     for (; !status && done < n; done++)
-        status = topic_forget(cli, &on, &list[done]);
+        status = topic_forget(cli, &on, NULL, topics[done]);
     return status && done > 1 ? STATUS_PARTLY : status;
 }

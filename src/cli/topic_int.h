@@ -18,5 +18,9 @@ int topic_set(struct cli *cli);
 extern const struct opt topic_delete_options[];
 extern const struct column topic_delete_columns[];
 int topic_delete(struct cli *cli);
+/* Deletes one and puts a record for each server; `group` NULL: these have no such column. The
+ * command has the option --cluster. */
+int topic_forget(struct cli *cli, const struct admin_cluster *on, const char *group,
+                 const char *topic);
 
 #endif

@@ -282,10 +282,6 @@ static int changes_plan(struct cli *cli, const char *topic, const struct admin_c
                 c->now = &configs[i];
         if (!create && !c->now)
             continue;
-        if (!c->broker->master)
-            return cli_fail(cli, STATUS_UNREACHABLE, "oncemq cluster shows what there is",
-                            "broker %s has no master just now; nothing was changed",
-                            printable(cli, bytes_str(c->broker->name)));
         change_plan(cli, &wish, c);
         (*n)++;
     }
@@ -307,6 +303,8 @@ static int topic_change(struct cli *cli, bool create)
         strcmp(on.brokers[0].cluster, on.brokers[on.n - 1].cluster) != 0)
         status = cli_fail(cli, STATUS_USAGE, "oncemq cluster shows them",
                           "there are several clusters: say which with --cluster");
+    if (!status)
+        status = admin_masters(cli, &on);
     if (!status)
         status = changes_plan(cli, topic, &on, create, &changes, &n);
     if (!status)
