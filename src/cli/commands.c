@@ -11,6 +11,8 @@ const struct family families[] = {
     {"Groups", group_commands},
     {"The cluster", cluster_commands},
     {"Watching", lag_commands},
+    {"Messages", query_commands},
+    {"Dead letters", dlq_commands},
     {"Contexts", context_commands},
     {"Help", help_commands},
     {NULL, NULL},

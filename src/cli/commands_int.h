@@ -5,6 +5,8 @@
 #include "cli/cli_int.h"
 
 extern const struct command consume_commands[];
+extern const struct command dlq_commands[];
+extern const struct command query_commands[];
 extern const struct command send_commands[];
 extern const struct command topic_commands[];
 extern const struct command bench_commands[];

@@ -7,7 +7,9 @@
  *     flight_close(flight)
  *
  * A message is tried again by itself only if no try before can have stored it, so it is never
- * stored twice. What became of it is one of four:
+ * stored twice. That is so when no broker could be reached, and when one is busy: then fewer are
+ * under way at once from there on, and it comes again a little later, for half a minute at most.
+ * What became of it is one of four:
  *
  *     stored       the broker says so
  *     duplicate    the broker had it already under this id (producer dedup), and says so
@@ -44,13 +46,14 @@ struct flight;
 int flight_open(struct cli *cli, const struct flight_limits *limits, struct flight **out);
 void flight_close(struct flight *flight);
 
+/* Room for one more. It begins with a few at once, and becomes more as answers come. */
 bool flight_room(const struct flight *flight, size_t body_size);
 size_t flight_under_way(const struct flight *flight);
 /* What cannot even begin lands as well. */
 void flight_send(struct flight *flight, const struct omq_message *message, uint64_t number);
 typedef void flight_each(void *user, const struct landed *landed);
 void flight_land(struct flight *flight, flight_each *each, void *user);
-/* Readable when something has landed. */
-int flight_fd(const struct flight *flight);
+/* Waits at most `ms` for something to land; `fd` (-1: none) ends it, too, when it can be read. */
+void flight_wait(struct flight *flight, int fd, int64_t ms);
 
 #endif

@@ -124,21 +124,11 @@ static bool is_stopping(struct send *send)
            (send->failed && !(send->keep_going && !send->counts[FATE_UNSURE]));
 }
 
-/* In ms; 0: now. */
-static int64_t due_in(const struct send *send)
-{
-    if (send->rate == 0)
-        return 0;
-    int64_t due = send->began_ms + (int64_t)((double)send->begun * 1000 / send->rate);
-    int64_t now = now_ms();
-    return due > now ? due - now : 0;
-}
-
 /* Begins the next message. False: not now. */
 static bool begin_one(struct send *send)
 {
     uint64_t number = serial_peek(&send->serial);
-    if (number == 0 || number > send->end || due_in(send) > 0)
+    if (number == 0 || number > send->end || pace_due_ms(&send->pace) > 0)
         return false;
     if (send->by_line && !line_ready(send, number))
         return false;
@@ -149,6 +139,7 @@ static bool begin_one(struct send *send)
     (void)serial_next(&send->serial, &unsure);
     send->has_ready = false;
     send->begun++;
+    pace_step(&send->pace);
     struct omq_message message;
     struct landed landed = {.number = number, .fate = FATE_NOT_STORED};
     if (!send_make(send, number, body, landed.receipt.id, &message, &landed.why)) {
@@ -170,18 +161,19 @@ static bool is_over(struct send *send)
 
 static void wait_a_little(struct send *send)
 {
-    int64_t ms = send->progress.visible ? 100 : 1000, due = due_in(send);
-    bool over = is_over(send), room = flight_room(send->flight, 1);
+    int64_t ms = send->progress.visible ? 100 : 1000, due = pace_due_ms(&send->pace);
+    bool over = is_over(send),
+         room = flight_room(send->flight, send->has_ready ? send->ready.len : 1);
     bool wants_line = !over && send->by_line && !send->has_ready && room && due == 0;
     if (!over && room && due > 0 && due < ms)
         ms = due;
-    int fds[] = {flight_fd(send->flight), wants_line ? send->lines.fd : -1};
-    cli_wait_for(send->cli, fds, 2, ms);
+    flight_wait(send->flight, wants_line ? send->lines.fd : -1, ms);
 }
 
 static void send_all(struct send *send)
 {
     send->began_ms = now_ms();
+    pace_begin(&send->pace);
     progress_begin(&send->progress, send->cli, "sending", send->end == SERIAL_END ? 0 : send->end);
     while (!is_over(send) || flight_under_way(send->flight) > 0) {
         while (!is_stopping(send) && begin_one(send))

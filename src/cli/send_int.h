@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/flight.h"
 #include "cli/lines.h"
+#include "cli/pace.h"
 #include "cli/serial.h"
 
 struct send {
@@ -26,8 +27,8 @@ struct send {
     bool has_ready, input_over;
 
     struct serial serial;
-    uint64_t end;   /* the last message; SERIAL_END: not known yet */
-    double rate;    /* a second; 0: as fast as it goes */
+    uint64_t end; /* the last message; SERIAL_END: not known yet */
+    struct pace pace;
     uint64_t begun; /* messages */
     int64_t began_ms;
     bool each;       /* print a record for each */

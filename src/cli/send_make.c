@@ -125,25 +125,6 @@ static int properties_read(struct send *send)
     return STATUS_OK;
 }
 
-static int rate_read(struct send *send, const char *text)
-{
-    if (!text)
-        return STATUS_OK;
-    char *end;
-    double n = strtod(text, &end);
-    double seconds = strcmp(end, "") == 0 || strcmp(end, "/s") == 0 ? 1
-                     : strcmp(end, "/m") == 0                       ? 60
-                     : strcmp(end, "/h") == 0                       ? 3600
-                                                                    : 0;
-    if (end == text || !(n > 0) || seconds == 0)
-        return cli_fail(send->cli, STATUS_USAGE, NULL,
-                        "--rate %s is not valid: it must be messages a second, a minute or an "
-                        "hour: 100/s, 30/m",
-                        printable(send->cli, bytes_str(text)));
-    send->rate = n / seconds;
-    return STATUS_OK;
-}
-
 /* Where the bodies come from: an argument, a file, stdin. */
 static int input_open(struct send *send, const char *body, const char *file)
 {
@@ -243,7 +224,7 @@ int send_read(struct send *send)
         return cli_fail(cli, STATUS_USAGE, NULL, "--delay and --at do not go together");
     int status = properties_read(send);
     if (!status)
-        status = rate_read(send, arg_text(cli, "rate", NULL));
+        status = pace_read(&send->pace, cli, "rate");
     if (!status)
         status = numbers_read(send);
     if (!status)

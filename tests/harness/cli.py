@@ -226,12 +226,17 @@ class Cluster:
 
 
 class Line:
-    """A way to a cluster's broker that a test can spoil: `relay` is it, `names` a name server that knows no other."""
+    """A way to a cluster's broker that a test can spoil: `relay` is it, and `names` a name server that says what the
+    cluster's says, but for the address of the broker."""
 
-    def __init__(self, cluster, queues=4):
-        name = cluster.json("send", "Probe", "who are you?")[0]["broker"]
+    def __init__(self, cluster):
         self.relay = proxy.Relay("line", "127.0.0.1:0", cluster.broker)
-        self.fake = fake.Fake(fake.routes({name: self.relay.address}, queues))
+
+        def answer(request):
+            with remoting.Client(cluster.names) as real:
+                said = real.request(request.code, request.ext, request.body)
+            return remoting.Command(said.code, said.ext, said.body.replace(cluster.broker.encode(), self.relay.address.encode()), remark=said.remark)
+        self.fake = fake.Fake(answer)
         self.names = self.fake.address
 
     def cut_after(self, code, answers, lose=0, for_good=False):

@@ -1,0 +1,246 @@
+/* dlq.c - `oncemq dlq`: dead letters, listed, shown, dropped. Sending back is in dlq_resend.c. */
+#include "cli/commands_int.h"
+#include "cli/dlq_int.h"
+#include "cli/message.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHOW_COUNT 64
+#define BODY_MAX   80
+
+/* ---- list ---- */
+
+static const struct column list_columns[] = {
+    {"group", COLUMN_TEXT, "GROUP", "whose dead letters they are"},
+    {"left", COLUMN_NUMBER, "LEFT", "neither sent back nor dropped"},
+    {"letters", COLUMN_NUMBER, "STORED", "all that the brokers still have"},
+    {"last_ms", COLUMN_TIME, "LAST", "when the newest one came"},
+    {NULL},
+};
+
+static const struct opt list_options[] = {
+    {"all", OPT_SWITCH, NULL, "also groups whose letters are all sent back or dropped",
+     .letter = 'a'},
+    {NULL},
+};
+
+/* What is left of n queues, by their marks. */
+static int64_t left_of(const struct admin_topic_stats *stats, const int64_t *marks)
+{
+    int64_t left = 0;
+    for (size_t i = 0; i < stats->n; i++) {
+        const struct admin_queue_stats *q = &stats->queues[i];
+        int64_t from = marks[i] > q->min ? marks[i] : q->min;
+        left += q->max > from ? q->max - from : 0;
+    }
+    return left;
+}
+
+static int list_print(struct cli *cli, const struct admin_cluster *cluster,
+                      const struct admin_topic_stats *stats, size_t n)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += stats[i].n;
+    struct omq_queue *queues = admin_alloc(cli, total + 1, sizeof *queues);
+    int64_t *marks = admin_alloc(cli, total + 1, sizeof *marks);
+    total = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < stats[i].n; k++)
+            queues[total++] = (struct omq_queue){stats[i].topic, stats[i].queues[k].broker,
+                                                 stats[i].queues[k].queue};
+    int status = box_marks_ask(cli, cluster, queues, total, marks);
+    total = 0;
+    for (size_t i = 0; !status && i < n; i++) {
+        int64_t left = left_of(&stats[i], marks + total);
+        total += stats[i].n;
+        if (left == 0 && !(arg_has(cli, "all") && stats[i].messages > 0))
+            continue;
+        row_begin(cli);
+        put_text(cli, "group", stats[i].topic + DLQ_PREFIX.len);
+        put_number(cli, "left", left);
+        put_number(cli, "letters", stats[i].messages);
+        put_number(cli, "last_ms", stats[i].last_ms);
+        row_end(cli);
+    }
+    return status;
+}
+
+static int dlq_list(struct cli *cli)
+{
+    struct admin_cluster cluster;
+    struct admin_names topics;
+    struct admin_topic_stats *stats = NULL;
+    size_t n = 0;
+    int status = admin_cluster(cli, &cluster);
+    if (!admin_none(status))
+        status = admin_join(status, admin_topics(cli, &topics));
+    if (admin_none(status))
+        return status;
+    for (size_t i = 0; i < topics.n; i++)
+        if (bytes_start(bytes_str(topics.names[i]), DLQ_PREFIX))
+            topics.names[n++] = topics.names[i];
+    if (n > 0)
+        status = admin_join(status, admin_topic_stats(cli, &cluster, topics.names, n, &stats));
+    if (n == 0 || admin_none(status))
+        return status;
+    return admin_join(status, list_print(cli, &cluster, stats, n));
+}
+
+/* ---- show ---- */
+
+static const struct column show_columns[] = {MESSAGE_COLUMNS, {NULL}};
+
+static const struct opt show_options[] = {
+    {"key", OPT_TEXT, "KEY", "only those with this word among their keys", .letter = 'k',
+     .many = true},
+    {"id", OPT_TEXT, "ID", "only the one with this id", .letter = 'i', .many = true},
+    {"all", OPT_SWITCH, NULL, "also those that were sent back or dropped", .letter = 'a'},
+    {"count", OPT_NUMBER, "N", "at most so many; 64", .letter = 'c'},
+    {NULL},
+};
+
+static int dlq_show(struct cli *cli)
+{
+    int64_t count = arg_number(cli, "count", SHOW_COUNT), n = 0;
+    struct box box;
+    const struct omq_delivery *d = NULL;
+    cli_catch_stop(cli);
+    int status = box_open(&box, cli, arg_at(cli, 0), arg_has(cli, "all"));
+    while (!status && !(status = scan_next(&box.scan, &d, NULL)) && d) {
+        if (!letter_wanted(cli, d))
+            continue;
+        if (n++ == count)
+            break;
+        row_begin(cli);
+        message_put(cli, d, BODY_MAX);
+        row_end(cli);
+    }
+    if (!status && d && n > count)
+        cli_note(cli, "there are more: --count N shows them");
+    box_close(&box);
+    return status;
+}
+
+/* ---- drop ---- */
+
+static const struct column drop_columns[] = {
+    {"group", COLUMN_TEXT, "GROUP", "whose dead letters they were"},
+    {"dropped", COLUMN_NUMBER, "DROPPED", "how many are passed over from now on"},
+    {NULL},
+};
+
+static const struct opt drop_options[] = {
+    {"all", OPT_SWITCH, NULL, "of all groups"},
+    {"before", OPT_TIME, "TIME", "only those that are older: -7d, 2026-11-16"},
+    {NULL},
+};
+
+static int drop_one(struct cli *cli, struct box *box)
+{
+    uint64_t dropped = scan_left(&box->scan);
+    for (size_t i = 0; i < box->scan.n; i++) {
+        const struct scan_queue *q = &box->scan.queues[i];
+        if (q->end > q->next)
+            box->marks[i].now = q->end;
+    }
+    int status = box_mark(box);
+    if (status)
+        return status;
+    row_begin(cli);
+    put_text(cli, "group", box->group);
+    put_number(cli, "dropped", (int64_t)dropped);
+    row_end(cli);
+    return STATUS_OK;
+}
+
+static int dlq_drop(struct cli *cli)
+{
+    struct admin_names groups;
+    int status = box_groups(cli, &groups);
+    if (status)
+        return status;
+    struct box *boxes = admin_alloc(cli, groups.n + 1, sizeof *boxes);
+    uint64_t left = 0;
+    for (size_t i = 0; !status && i < groups.n; i++) {
+        status = box_open(&boxes[i], cli, groups.names[i], false);
+        if (!status && arg_has(cli, "before"))
+            status = scan_end_at(&boxes[i].scan, arg_number(cli, "before", 0));
+        left += status ? 0 : scan_left(&boxes[i].scan);
+    }
+    if (!status && left > 0)
+        status = cli_confirm(
+            cli, "Drop %" PRIu64 " dead letter%s of %s? Nobody will be shown them again", left,
+            left == 1 ? "" : "s", admin_list_text(cli, groups.names, groups.n, 5));
+    for (size_t i = 0; !status && i < groups.n; i++)
+        if (scan_left(&boxes[i].scan) > 0 || groups.n == 1)
+            status = drop_one(cli, &boxes[i]);
+    for (size_t i = 0; i < groups.n; i++)
+        box_close(&boxes[i]);
+    return status;
+}
+
+/* ---- the table ---- */
+
+const struct command dlq_commands[] = {
+    {
+        .name = "dlq list",
+        .summary = "groups with dead letters",
+        .text = "A dead letter is a message that a group could not use in all its tries. It is "
+                "left until it is sent back or dropped.",
+        .options = list_options,
+        .shape = SHAPE_LIST,
+        .columns = list_columns,
+        .run = dlq_list,
+    },
+    {
+        .name = "dlq show",
+        .arguments = "GROUP",
+        .summary = "the dead letters of a group",
+        .text =
+            "Some brokers make %DLQ% topics that cannot be read; such a topic is made readable.",
+        .examples = "oncemq dlq show billing\n"
+                    "oncemq dlq show billing --key order-17 --json",
+        .options = show_options,
+        .shape = SHAPE_LIST,
+        .columns = show_columns,
+        .run = dlq_show,
+    },
+    {
+        .name = "dlq resend",
+        .arguments = "[GROUP]",
+        .summary = "send dead letters back to where they came from",
+        .text =
+            "Each letter is sent again to the topic it came from, with its id, keys, tag and "
+            "properties, and is then settled. All groups that read the topic get it again; with "
+            "--to-group only this one does, through its retry topic.\n\n"
+            "None is sent twice: a letter is settled when the broker has confirmed its copy, and "
+            "the copy says whose it is (the property ONCEMQ_DEAD_LETTER), so it is found also if "
+            "this program was killed, or the answer got lost. After a failure or Ctrl-C it is "
+            "said exactly what was done; the same command goes on.\n\n"
+            "A broker with producer dedup that still knows the message of that id takes no copy: "
+            "such letters are told as duplicates and stay; --to-group is not looked at by dedup.",
+        .examples = "oncemq dlq resend billing\n"
+                    "oncemq dlq resend billing --key order-17 --to-group\n"
+                    "oncemq dlq resend --all --rate 100/s",
+        .options = dlq_resend_options,
+        .shape = SHAPE_LINES,
+        .columns = dlq_resend_columns,
+        .run = dlq_resend,
+    },
+    {
+        .name = "dlq drop",
+        .arguments = "[GROUP]",
+        .summary = "pass over dead letters for good",
+        .text = "They stay where they are until the broker deletes them by age, but `dlq list`, "
+                "`dlq show` and `dlq resend` pass over them. `dlq show --all` still has them.",
+        .examples = "oncemq dlq drop billing --before -7d",
+        .options = drop_options,
+        .shape = SHAPE_LIST,
+        .columns = drop_columns,
+        .run = dlq_drop,
+    },
+    {NULL},
+};
