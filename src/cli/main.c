@@ -35,8 +35,10 @@ static int run(struct cli *cli, int argc, char **argv)
 {
     bool done;
     int status = args_read(cli, argc, argv, &done);
-    if (status || done)
+    if (status || done) {
+        cli->command = NULL; /* it does not run, so it has no records */
         return status;
+    }
     colours(cli);
     cli->quiet = arg_has(cli, "quiet");
     cli->yes = arg_has(cli, "yes");

@@ -61,7 +61,7 @@ def _():
     tap.check(len(commands) > 5, commands)
     for command in commands:
         text = cluster.ok(*command.split(), "--help").out
-        tap.check(text.startswith("oncemq %s - " % command), text)
+        tap.check(text.startswith("oncemq %s - " % command) and text.endswith("of all commands.\n"), text)
         tap.check(".SS %s" % command in manual, "the man page has no %s" % command)
         words = command.split()
         offered = cluster.ok("complete", "--", *words[:-1], words[-1][:2]).out.split()
