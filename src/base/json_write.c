@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Before every key and every value; behind a key no comma is due. */
 static void next_item(struct json_out *w)
@@ -22,6 +23,25 @@ static void key_done(struct json_out *w)
     w->comma = false;
 }
 
+/* Eight bytes at a time, as long as all of them are ASCII and stand for themselves. In each line
+ * the highest bit of a byte tells: it is set in the byte itself, the byte is below the blank, or
+ * equal to the quote or the backslash (where borrows may also mark a byte above one that is
+ * marked). */
+static const uint8_t *plain_end(const uint8_t *at, const uint8_t *end)
+{
+    const uint64_t each = UINT64_C(0x0101010101010101), high = each * 0x80;
+    while (end - at >= 8) {
+        uint64_t eight;
+        memcpy(&eight, at, sizeof eight);
+        uint64_t quote = eight ^ each * '"', slash = eight ^ each * '\\';
+        uint64_t odd = eight | (eight - each * ' ') | (quote - each) | (slash - each);
+        if (odd & high)
+            break;
+        at += 8;
+    }
+    return at;
+}
+
 /* Runs of characters that stand for themselves are added at once. */
 static void add_quoted(struct buf *out, struct bytes text)
 {
@@ -30,7 +50,10 @@ static void add_quoted(struct buf *out, struct bytes text)
 
     buf_add_u8(out, '"');
     while (at < end) {
+        at = plain_end(at, end);
         size_t len = utf8_length(at, end);
+        if (at == end)
+            break;
         if (len > 0 && *at >= 0x20 && *at != '"' && *at != '\\') {
             at += len;
             continue;
@@ -113,8 +136,11 @@ void json_put_text(struct json_out *w, struct bytes text)
 
 void json_put_int(struct json_out *w, int64_t v)
 {
+    char text[24];
+    struct wr digits = wr_over(text, sizeof text);
     next_item(w);
-    buf_printf(w->buf, "%" PRId64, v);
+    wr_i64(&digits, v);
+    buf_add(w->buf, bytes_of(text, wr_len(&digits)));
 }
 
 void json_put_bool(struct json_out *w, bool v)

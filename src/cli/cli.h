@@ -108,6 +108,7 @@ struct command {
     const struct column *columns;
     int (*run)(struct cli *cli); /* enum status */
     bool hidden;                 /* not in the help */
+    bool endless;                /* a stop is how it ends, and no interruption */
 };
 
 struct family {

@@ -13,6 +13,7 @@ const struct family families[] = {
     {"Watching", lag_commands},
     {"Messages", query_commands},
     {"Dead letters", dlq_commands},
+    {"The sidecar", run_commands},
     {"Contexts", context_commands},
     {"Help", help_commands},
     {NULL, NULL},

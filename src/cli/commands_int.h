@@ -13,5 +13,6 @@ extern const struct command bench_commands[];
 extern const struct command store_commands[];
 extern const struct command operate_commands[];
 extern const struct command topic_commands[], group_commands[], cluster_commands[], lag_commands[];
+extern const struct command run_commands[];
 
 #endif

@@ -45,7 +45,7 @@ static int run(struct cli *cli, int argc, char **argv)
     status = session_open(cli);
     if (!status)
         status = cli->command->run(cli);
-    if (status == STATUS_OK && cli_stopped(cli))
+    if (status == STATUS_OK && cli_stopped(cli) && !cli->command->endless)
         status = STATUS_INTERRUPTED;
     return status;
 }

@@ -1,0 +1,631 @@
+/* pipe.c - processes that stay: messages go in as lines, fates come out as lines, in any order.
+ *
+ * Each process has two threads. The *feeder* takes jobs, writes them into one buffer and that into
+ * the process, waiting as long as it must. The *reader* starts the process, reads what it says in
+ * big pieces, ends jobs many at a time, watches their time, and starts it again when it has died.
+ *
+ * Which message is to blame when a process dies? If it had one alone, that one: it failed. If it
+ * had many, nobody knows, so all of them come again (`again`), one at a time with nothing beside
+ * it, until the one is found that kills, or none does. The others have lost no attempt. A message
+ * that is not answered in time is to blame alone; what else the process had comes again as well.
+ * The reader gives those away, since the feeder may be waiting for messages that never come; it
+ * waits until they are through.
+ *
+ * Room: the process's, over its list of what is in flight and the process itself. */
+#include "sidecar/sidecar_int.h"
+
+#include "base/arena.h"
+#include "base/dice.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CHUNK        (256 << 10) /* read at once */
+#define LINES_MAX    (64 << 20)  /* of what is written at once */
+#define PIPE_SIZE    (1 << 20)
+#define ARENA_MAX    (1 << 20)
+#define BACK_OFF_MS  100
+#define BACK_MOST_MS 10000
+#define LEAVE_MS     5000 /* how long a process may take to end when its stdin has */
+
+extern char **environ;
+
+/* What one piece of the process's output says. */
+struct ended {
+    struct answer answers[TAKE_MAX];
+    struct bytes lines[TAKE_MAX]; /* theirs */
+    size_t n_answers;
+    struct job *jobs[TAKE_MAX];
+    struct fate fates[TAKE_MAX];
+    size_t n;
+};
+
+struct process {
+    struct sidecar *sidecar;
+    struct pipe *pipe;
+    pthread_t feeder, reader;
+    bool feeding_thread, reading_thread;
+    struct child child;
+
+    struct room room;
+    struct list flying; /* jobs, in the order in which they were given */
+    struct map by_id;   /* the same */
+    size_t n_flying;
+    struct list again;  /* what a process that died had */
+    bool alone;         /* what flies is one of those */
+    bool alive, fed_up; /* it runs; nothing more will be given to it */
+    bool writing;       /* the feeder is in the middle of a write */
+    int in;             /* its stdin */
+
+    /* The reader's own. */
+    int out; /* its stdout */
+    uint8_t *chunk;
+    size_t n_chunk;
+    struct arena arena;
+    struct buf line; /* for one that comes again */
+    unsigned fails;
+    bool answered; /* since it was started */
+    struct ended ended;
+};
+
+struct pipe {
+    struct program program;
+    struct process *processes;
+    size_t n;
+};
+
+/* ---- starting and ending the process ---- */
+
+static enum err pipes_make(int in[2], int out[2], struct fault *why)
+{
+    if (pipe2(in, O_CLOEXEC) != 0)
+        return fault_os(why, "a pipe");
+    if (pipe2(out, O_CLOEXEC) != 0) {
+        close_at(&in[0]);
+        close_at(&in[1]);
+        return fault_os(why, "a pipe");
+    }
+    (void)fcntl(in[1], F_SETPIPE_SZ, PIPE_SIZE); /* where we may have so much */
+    (void)fcntl(out[0], F_SETPIPE_SZ, PIPE_SIZE);
+    (void)fcntl(in[1], F_SETFL,
+                O_NONBLOCK); /* of our end: who writes may wait no longer than told */
+    return OK;
+}
+
+static enum err process_start(struct process *p, struct fault *why)
+{
+    int in[2], out[2];
+    enum err err = pipes_make(in, out, why);
+    if (err)
+        return err;
+    err = child_start(&p->child, &p->pipe->program, environ, in[0], out[1], why);
+    close_at(&in[0]);
+    close_at(&out[1]);
+    if (err) {
+        close_at(&in[1]);
+        close_at(&out[0]);
+        return err;
+    }
+    p->out = out[0];
+    p->n_chunk = 0;
+    p->answered = false;
+    room_enter(&p->room);
+    p->in = in[1];
+    p->alone = false;
+    p->alive = true;
+    room_tell(&p->room);
+    room_leave(&p->room);
+    return OK;
+}
+
+/* Room: the process's. No more lines for it, once the feeder is out of its write. */
+static void in_close(struct process *p)
+{
+    while (p->writing)
+        room_wait(&p->room, -1);
+    close_at(&p->in);
+}
+
+/* It has ended, or is to end. The feeder leaves its write with an error. */
+static void process_end(struct process *p, int grace_ms, int *status)
+{
+    if (child_wait(&p->child, grace_ms, status))
+        child_end(&p->child, status);
+    close_at(&p->out);
+    room_enter(&p->room);
+    p->alive = false;
+    in_close(p);
+    room_leave(&p->room);
+}
+
+/* ---- writing ---- */
+
+/* Room: the process's. A line for the job, which then flies. False: one with its id does already,
+ * or there is no memory. */
+static bool fly(struct process *p, struct job *job, struct buf *lines)
+{
+    struct bytes id = bytes_str(job->d->id);
+    size_t start = lines->len;
+    line_write(lines, job->d, bytes_of(once_run_key(job->run), once_run_key_size(job->run)),
+               once_run_fence(job->run));
+    if (lines->err || map_get(&p->by_id, id) || map_put(&p->by_id, id, job)) {
+        lines->len = start;
+        lines->err = OK;
+        return false;
+    }
+    job->begun_ns = now_ns();
+    list_add_tail(&p->flying, &job->link);
+    p->n_flying++;
+    return true;
+}
+
+/* False: it has died, or does not read; the reader sees to that. */
+static bool write_all(int fd, struct bytes b, int timeout_ms)
+{
+    while (b.len > 0) {
+        ssize_t n = write(fd, b.at, b.len);
+        struct pollfd at = {.fd = fd, .events = POLLOUT};
+        if (n < 0 && (errno == EINTR || (errno == EAGAIN && poll(&at, 1, timeout_ms) > 0)))
+            continue;
+        if (n <= 0)
+            return false;
+        b = bytes_from(b, (size_t)n);
+    }
+    return true;
+}
+
+static void writing_over(struct process *p)
+{
+    room_enter(&p->room);
+    p->writing = false;
+    room_tell(&p->room);
+    room_leave(&p->room);
+}
+
+/* ---- feeding ---- */
+
+/* Room: the process's. How many it may get. */
+static size_t window(const struct process *p)
+{
+    size_t most = (size_t)p->sidecar->with.in_flight;
+    bool may = p->alive && list_empty(&p->again) && !p->alone && p->n_flying < most;
+    return may ? most - p->n_flying : 0;
+}
+
+/* Waits until the process can take some: how many. 0: it is over. */
+static size_t wait_window(struct process *p)
+{
+    size_t room = 0;
+    room_enter(&p->room);
+    while (!p->fed_up && (room = window(p)) == 0)
+        room_wait(&p->room, -1);
+    bool over = p->fed_up;
+    room_leave(&p->room);
+    return over ? 0 : room < TAKE_MAX ? room : TAKE_MAX;
+}
+
+/* Those in flight are known before the process can answer. What cannot be added moves to the front:
+ * how many those are. */
+static size_t flying_add(struct process *p, struct job **jobs, size_t n, struct buf *lines)
+{
+    size_t left = 0;
+    room_enter(&p->room);
+    while (!p->fed_up && window(p) == 0) /* it has died meanwhile */
+        room_wait(&p->room, -1);
+    for (size_t i = 0; i < n; i++)
+        if (p->fed_up || !fly(p, jobs[i], lines))
+            jobs[left++] = jobs[i];
+    p->writing = left < n;
+    room_leave(&p->room);
+    return left;
+}
+
+static void feed(struct process *p, struct job **jobs, size_t n, struct buf *lines)
+{
+    lines->len = 0;
+    size_t left = flying_add(p, jobs, n, lines);
+    if (left < n) {
+        (void)write_all(p->in, buf_bytes(lines), -1);
+        writing_over(p);
+    }
+    for (size_t i = 0; i < left; i++) {
+        struct fate fate;
+        fate_set(&fate, SIDECAR_LATER, -1, "another with its id is at work, or it is too big");
+        desk_end(p->sidecar, &jobs[i], &fate, 1);
+    }
+}
+
+/* What will not be given to anybody any more. */
+static void again_drop(struct process *p)
+{
+    struct list dropped;
+    list_init(&dropped);
+    room_enter(&p->room);
+    list_append_all(&dropped, &p->again);
+    room_leave(&p->room);
+    for (struct link *k; (k = list_pop(&dropped));) {
+        struct job *job = list_entry(k, struct job, link);
+        struct fate fate;
+        fate_set(&fate, SIDECAR_LATER, 0, "the worker is gone");
+        desk_end(p->sidecar, &job, &fate, 1);
+    }
+}
+
+static void *feeder_run(void *arg)
+{
+    struct process *p = arg;
+    struct sidecar *s = p->sidecar;
+    struct buf lines = buf_upto(LINES_MAX);
+    struct job *jobs[TAKE_MAX];
+    size_t n, room;
+    while ((room = wait_window(p)) > 0 && (n = desk_next(s, jobs, room)) > 0) {
+        n = desk_begin(s, jobs, n);
+        if (n > 0)
+            feed(p, jobs, n, &lines);
+    }
+    buf_clear(&lines);
+    room_enter(&p->room); /* what it has shall be answered; then it may go */
+    while (p->alive && p->n_flying > 0 && !p->fed_up)
+        room_wait(&p->room, -1);
+    p->fed_up = true;
+    in_close(p);
+    room_tell(&p->room);
+    room_leave(&p->room);
+    again_drop(p);
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+static void strange(struct process *p, struct bytes line, const char *why)
+{
+    char shown[81];
+    size_t n = line.len < sizeof shown - 1 ? line.len : sizeof shown - 1;
+    for (size_t i = 0; i < n; i++)
+        shown[i] = line.at[i] >= ' ' && line.at[i] < 127 ? (char)line.at[i] : '?';
+    shown[n] = 0;
+    if (atomic_fetch_add_explicit(&p->sidecar->strange, 1, memory_order_relaxed) < 20)
+        sidecar_log(p->sidecar, SIDECAR_WARN, "a line of the worker is no answer, %s: %s", why,
+                    shown);
+}
+
+/* Room: the process's. The job that an answer is for; NULL: nobody waits for it. */
+static struct job *flying_take(struct process *p, struct bytes id)
+{
+    struct job *job = map_remove(&p->by_id, id);
+    if (job) {
+        list_remove(&job->link);
+        p->n_flying--;
+        p->alone = false;
+    }
+    return job;
+}
+
+static void ended_tell(struct process *p, struct ended *e)
+{
+    if (e->n > 0)
+        desk_end(p->sidecar, e->jobs, e->fates, e->n);
+    e->n = 0;
+}
+
+static void line_take(struct process *p, struct bytes line, struct ended *e)
+{
+    struct fault why = {0};
+    if (line.len > 0 && line.at[line.len - 1] == '\r')
+        line.len--;
+    if (line.len == 0)
+        return;
+    if (line_read(line, &p->arena, &e->answers[e->n_answers], &why))
+        strange(p, line, why.text);
+    else
+        e->lines[e->n_answers++] = line;
+}
+
+/* Whose answers they are. Those that nobody waits for stay among the answers, at their front. */
+static void answers_match(struct process *p, struct ended *e)
+{
+    size_t left = 0;
+    room_enter(&p->room);
+    for (size_t i = 0; i < e->n_answers; i++) {
+        const struct answer *a = &e->answers[i];
+        struct job *job = flying_take(p, a->id);
+        if (!job) {
+            e->lines[left++] = e->lines[i];
+            continue;
+        }
+        p->answered = true;
+        e->jobs[e->n] = job;
+        fate_set(&e->fates[e->n++], a->kind, a->after_ms, "%.*s",
+                 (int)(a->why.len < WHY_MAX ? a->why.len : WHY_MAX),
+                 a->why.len ? (const char *)a->why.at : "");
+    }
+    room_tell(&p->room);
+    room_leave(&p->room);
+    for (size_t i = 0; i < left; i++)
+        strange(p, e->lines[i], "nobody waits for this id");
+    e->n_answers = 0;
+}
+
+/* All whole lines of the chunk. False: one is too long to be an answer. */
+static bool lines_take(struct process *p, struct ended *e)
+{
+    size_t at = 0;
+    for (const uint8_t *end = p->chunk; end;) {
+        while (e->n_answers < TAKE_MAX &&
+               (end = memchr(p->chunk + at, '\n', p->n_chunk - at)) != NULL) {
+            struct bytes line = {p->chunk + at, (size_t)(end - (p->chunk + at))};
+            line_take(p, line, e);
+            at += line.len + 1;
+        }
+        if (e->n_answers > 0)
+            answers_match(p, e);
+        ended_tell(p, e);
+        arena_reset(&p->arena);
+    }
+    memmove(p->chunk, p->chunk + at, p->n_chunk - at);
+    p->n_chunk -= at;
+    return p->n_chunk < ANSWER_MAX;
+}
+
+/* In how many ms the oldest is late; at most its whole time, since nothing younger is late before.
+ */
+static int due_ms(struct process *p)
+{
+    uint64_t patience = (uint64_t)p->sidecar->with.timeout_ms * NS_PER_MS, now = now_ns();
+    room_enter(&p->room);
+    const struct link *k = list_first(&p->flying);
+    uint64_t until = k ? list_entry(k, struct job, link)->begun_ns + patience : now + patience;
+    room_leave(&p->room);
+    return until > now ? (int)((until - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
+}
+
+enum ending { END_DEAD, END_LATE, END_FLOOD };
+
+/* The next of those that come again, if nothing flies. False: the process does not read. */
+static bool again_feed(struct process *p, struct buf *line)
+{
+    struct job *job = NULL;
+    line->len = 0;
+    room_enter(&p->room);
+    if (!p->fed_up && !p->writing && p->n_flying == 0 && !list_empty(&p->again))
+        job = list_entry(list_pop(&p->again), struct job, link);
+    if (job)
+        p->alone = p->writing = fly(p, job, line);
+    room_leave(&p->room);
+    if (!job)
+        return true;
+    if (line->len == 0) { /* it went in before, so this is for want of memory */
+        struct fate fate;
+        fate_set(&fate, SIDECAR_LATER, -1, "no memory");
+        desk_end(p->sidecar, &job, &fate, 1);
+        return true;
+    }
+    bool read = write_all(p->in, buf_bytes(line), p->sidecar->with.timeout_ms);
+    writing_over(p);
+    return read;
+}
+
+/* Until the process has ended, or must. */
+static enum ending read_all(struct process *p, struct ended *e)
+{
+    for (;;) {
+        if (!again_feed(p, &p->line))
+            return END_LATE;
+        struct pollfd at = {.fd = p->out, .events = POLLIN};
+        int ready = poll(&at, 1, due_ms(p));
+        if (ready == 0 && due_ms(p) == 0)
+            return END_LATE;
+        if (ready <= 0)
+            continue;
+        ssize_t n = read(p->out, p->chunk + p->n_chunk, CHUNK - p->n_chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return END_DEAD;
+        p->n_chunk += (size_t)n;
+        if (!lines_take(p, e))
+            return END_FLOOD;
+    }
+}
+
+/* ---- when it has ended ---- */
+
+/* The process is gone. Who is to blame fails, the others come again; all of them later, when we are
+ * stopping. */
+static void blame(struct process *p, enum ending how, const char *words)
+{
+    struct job *failed = NULL;
+    room_enter(&p->room);
+    bool stopping = p->fed_up || atomic_load(&p->sidecar->ending);
+    bool one = how == END_LATE || p->n_flying == 1;
+    if (!list_empty(&p->flying) && one && !stopping) {
+        failed = list_entry(list_first(&p->flying), struct job, link);
+        (void)flying_take(p, bytes_str(failed->d->id));
+    }
+    while (!list_empty(&p->flying)) {
+        struct job *job = list_entry(list_first(&p->flying), struct job, link);
+        (void)flying_take(p, bytes_str(job->d->id));
+        list_add_tail(&p->again, &job->link);
+    }
+    room_tell(&p->room);
+    room_leave(&p->room);
+    if (failed) {
+        struct fate fate;
+        fate_set(&fate, SIDECAR_FAILED, 0, "%s", words);
+        desk_end(p->sidecar, &failed, &fate, 1);
+    }
+}
+
+/* Waits before the next start. True: there is none. */
+static bool back_off(struct process *p)
+{
+    unsigned doublings = p->fails < 7 ? p->fails : 7;
+    uint64_t ms = (uint64_t)BACK_OFF_MS << doublings;
+    uint64_t until = now_ns() + (ms < BACK_MOST_MS ? ms : BACK_MOST_MS) * NS_PER_MS;
+    p->fails++;
+    room_enter(&p->room);
+    for (uint64_t now; !p->fed_up && (now = now_ns()) < until;)
+        room_wait_ns(&p->room, until - now);
+    bool over = p->fed_up;
+    room_leave(&p->room);
+    return over;
+}
+
+static bool is_over(struct process *p)
+{
+    room_enter(&p->room);
+    bool over = p->fed_up;
+    room_leave(&p->room);
+    return over;
+}
+
+static void life_end(struct process *p, enum ending how)
+{
+    char text[64], words[WHY_MAX];
+    int status = 0;
+    bool leaving = is_over(p);
+    process_end(p, how == END_DEAD ? LEAVE_MS : 0, &status);
+    status_text(status, text, sizeof text);
+    if (how == END_LATE)
+        (void)snprintf(words, sizeof words, "no answer within %d ms", p->sidecar->with.timeout_ms);
+    else
+        (void)snprintf(words, sizeof words, "the worker %s while it had this message: %s",
+                       how == END_FLOOD ? "wrote a line without an end" : "died", text);
+    blame(p, how, words);
+    if (leaving)
+        return;
+    atomic_fetch_add_explicit(&p->sidecar->restarts, 1, memory_order_relaxed);
+    sidecar_log(p->sidecar, SIDECAR_WARN, "the worker has ended (%s): %s; it is started again",
+                how == END_LATE    ? words
+                : how == END_FLOOD ? "a line of more than 64 KiB is no answer"
+                                   : "by itself",
+                text);
+}
+
+static void *reader_run(void *arg)
+{
+    struct process *p = arg;
+    struct ended *e = &p->ended;
+    bool running = true; /* the first one is started by open, which wants to know */
+    for (;;) {
+        if (running) {
+            enum ending how = read_all(p, e);
+            if (p->answered)
+                p->fails = 0;
+            life_end(p, how);
+        }
+        if (is_over(p) || back_off(p))
+            break;
+        struct fault why = {0};
+        running = process_start(p, &why) == OK;
+        if (!running)
+            sidecar_log(p->sidecar, SIDECAR_ERROR, "the worker cannot be started: %s", why.text);
+    }
+    again_drop(p);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+static enum err pipe_open(struct sidecar *s, struct fault *why)
+{
+    struct pipe *pipe = calloc(1, sizeof *pipe);
+    if (!pipe)
+        return ERR_NO_MEMORY;
+    s->state = pipe;
+    enum err err = program_open(&pipe->program, s->with.command, why);
+    if (err)
+        return err;
+    pipe->processes = calloc((size_t)s->with.parallel, sizeof *pipe->processes);
+    for (int i = 0; pipe->processes && i < s->with.parallel; i++) {
+        struct process *p = &pipe->processes[i];
+        *p = (struct process){.sidecar = s, .pipe = pipe, .in = -1, .out = -1};
+        room_init(&p->room, "sidecar process", ROOM_LEAF);
+        child_init(&p->child);
+        list_init(&p->flying);
+        list_init(&p->again);
+        map_init(&p->by_id, dice_seed_from_os());
+        arena_init(&p->arena, ARENA_MAX);
+        p->line = buf_upto(LINES_MAX);
+        p->chunk = malloc(CHUNK);
+        pipe->n++;
+        err = p->chunk ? err : ERR_NO_MEMORY;
+    }
+    return pipe->processes ? err : ERR_NO_MEMORY;
+}
+
+static enum err pipe_start(struct sidecar *s, struct fault *why)
+{
+    struct pipe *pipe = s->state;
+    enum err err = OK;
+    for (size_t i = 0; !err && i < pipe->n; i++) {
+        struct process *p = &pipe->processes[i];
+        err = process_start(p, why);
+        if (!err)
+            err = thread_begin(&p->reader, reader_run, p);
+        p->reading_thread = !err;
+        if (!err)
+            err = thread_begin(&p->feeder, feeder_run, p);
+        p->feeding_thread = !err && p->reading_thread;
+    }
+    return err;
+}
+
+static void process_close(struct process *p)
+{
+    if (p->feeding_thread)
+        (void)pthread_join(p->feeder, NULL);
+    else if (p->reading_thread) {
+        room_enter(&p->room);
+        p->fed_up = true;
+        in_close(p);
+        room_tell(&p->room);
+        room_leave(&p->room);
+    }
+    if (p->reading_thread)
+        (void)pthread_join(p->reader, NULL);
+    else if (p->alive) {
+        int status;
+        process_end(p, 0, &status);
+    }
+    map_clear(&p->by_id);
+    arena_clear(&p->arena);
+    buf_clear(&p->line);
+    child_clear(&p->child);
+    room_clear(&p->room);
+    free(p->chunk);
+}
+
+static void pipe_close(struct sidecar *s)
+{
+    struct pipe *pipe = s->state;
+    for (size_t i = 0; i < pipe->n; i++)
+        process_close(&pipe->processes[i]);
+    program_clear(&pipe->program);
+    free(pipe->processes);
+    free(pipe);
+}
+
+static void pipe_kill(struct sidecar *s, int signal)
+{
+    struct pipe *pipe = s->state;
+    for (size_t i = 0; i < pipe->n; i++) {
+        struct process *p = &pipe->processes[i];
+        room_enter(&p->room);
+        p->fed_up = true;
+        room_tell(&p->room);
+        room_leave(&p->room);
+        child_kill(&p->child, signal);
+    }
+}
+
+const struct worker worker_pipe = {
+    .open = pipe_open,
+    .close = pipe_close,
+    .kill = pipe_kill,
+    .start = pipe_start,
+};

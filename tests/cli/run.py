@@ -1,0 +1,548 @@
+"""`oncemq run`: programs, web services, processes that stay, and statements, each message once."""
+
+import http.server
+import json
+import os
+import signal
+import sqlite3
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import cli, process, remoting as r, tap  # noqa: E402
+
+ADVANCE_CLOCK = 10001
+cluster = cli.Cluster(args=["--clock", "virtual"])
+numbers = iter(range(1, 1000))
+
+
+def send(topic, *bodies, **properties):
+    """Messages with these bodies (text, bytes or JSON); `keys` and `tags` are properties like others."""
+    names = {"keys": "KEYS", "tags": "TAGS"}
+    with r.Client(cluster.broker) as client:
+        for body in bodies:
+            data = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
+            more = {names.get(name, name): value for name, value in properties.items()}
+            more.setdefault("UNIQ_KEY", "%032X" % (next(numbers) + (os.getpid() << 32)))
+            answer = client.request(r.SEND_MESSAGE_V2, *r.send_v2(topic, data, more))
+            tap.equal(answer.code, r.SUCCESS, "code of a send")
+
+
+def advance(ms):
+    with r.Client(cluster.broker) as client:
+        tap.equal(client.request(ADVANCE_CLOCK, {"advanceMillis": ms}).code, r.SUCCESS, "the clock")
+
+
+class Scene:
+    """A topic, a group, a folder to work in."""
+
+    def __init__(self, name):
+        self.number = next(numbers)
+        self.topic, self.group = "%s%d" % (name, self.number), "g-%s%d" % (name, self.number)
+        self.folder = process.temp_folder()
+        self.out = os.path.join(self.folder, "out")
+
+    def send(self, *bodies, **properties):
+        send(self.topic, *bodies, **properties)
+        return self
+
+    def script(self, text, name="worker", language="/bin/sh"):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!%s\n%s" % (language, text))
+        os.chmod(path, 0o755)
+        return path
+
+    def python(self, text, name="worker"):
+        return self.script(text, name, sys.executable)
+
+    def args(self, *more, key="{body.id}", store=None):
+        return ["run", "--topic", self.topic, "--group", self.group, "--from", "first", "--key", key,
+                "--store", store or "sqlite:" + os.path.join(self.folder, "once.db"), *more]
+
+    def run(self, *more, status=cli.OK, **args):
+        """To its end; the summary."""
+        with_json = {key: args.pop(key) for key in ("env", "timeout") if key in args}
+        return cluster.json(*self.args(*more, **args), status=status, **with_json)
+
+    def start(self, *more, **args):
+        return cluster.start(*self.args(*more, "--json", **args))
+
+    def lines(self):
+        try:
+            with open(self.out, encoding="utf-8", errors="replace") as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return []
+
+
+def summary(events):
+    return events[-1]
+
+
+def counts(events):
+    last = events[-1]
+    tap.equal(last["event"], "summary")
+    return {key: last[key] for key in ("done", "already", "later", "failed", "dead")}
+
+
+def event(child, *kinds, timeout=30):
+    """The next event of one of these kinds."""
+    def accept(line):
+        found = json.loads(line)
+        return found if found["event"] in kinds else None
+    return child.wait_line(accept, timeout)
+
+
+def stop(child, timeout=30):
+    child.process.send_signal(signal.SIGTERM)
+    status, out = child.finish(timeout)
+    tap.equal(status, 0, "status of a stop")
+    return json.loads(out.splitlines()[-1])
+
+
+# Programs -----------------------------------------------------------------------------------------------------------
+
+@tap.test("a program gets the body on stdin and the facts in its environment; what was done before is not done again")
+def _():
+    s = Scene("exec")
+    s.send({"id": 1}, {"id": 1}, {"id": 2}, keys="k1", tags="t", Region="eu")
+    worker = s.script('{ cat; echo " $ONCEMQ_KEY $ONCEMQ_TOPIC $ONCEMQ_TAG $ONCEMQ_KEYS $ONCEMQ_ATTEMPT $ONCEMQ_PROP_REGION'
+                      ' ${#ONCEMQ_ID} $ONCEMQ_QUEUE $ONCEMQ_OFFSET"; } >> %s\n[ "$ONCEMQ_FENCE" -gt 0 ]\n' % s.out)
+    events = s.run("--exec", worker, "--parallel", "1", "--idle", "1s")
+    tap.equal(counts(events), {"done": 2, "already": 1, "later": 0, "failed": 0, "dead": 0})
+    tap.equal(sorted(line.rsplit(" ", 2)[0] for line in s.lines()),
+              ['{"id": %d} %d %s t k1 1 eu 32' % (i, i, s.topic) for i in (1, 2)])
+    first = [each for each in events if each["event"] == "done"][0]
+    tap.equal((first["topic"], first["attempt"]), (s.topic, 1))
+    tap.equal(counts(s.run("--exec", worker, "--idle", "1s"))["done"], 0, "after a restart")
+
+
+@tap.test("a program with status 75 comes again without an attempt; any other status goes the way of retries to the dead letters")
+def _():
+    s = Scene("later")
+    s.send({"id": "later"}, {"id": "fails"})
+    worker = s.script('read -r line; echo "$ONCEMQ_KEY $ONCEMQ_ATTEMPT" >> %s\n'
+                      'case $ONCEMQ_KEY in later) [ $(grep -c ^later %s) -ge 3 ] && exit 0; exit 75;; esac\nexit 3\n' % (s.out, s.out))
+    child = s.start("--exec", worker, "--later", "10ms", "--retries", "1")
+    first = [event(child, "later", "failed", "done", "dead") for _ in range(4)]
+    tap.equal(sorted(each["event"] for each in first), ["done", "failed", "later", "later"])
+    tap.check(any("exit status 3" in (each["why"] or "") for each in first), "why of %s" % first)
+    advance(60000)
+    last = event(child, "dead")
+    tap.equal((last["key"], last["attempt"]), ("fails", 2))
+    tap.equal({key: value for key, value in stop(child).items() if key in ("done", "failed", "dead")},
+              {"done": 1, "failed": 2, "dead": 1})
+    tap.equal(sorted(s.lines()), ["fails 1", "fails 2", "later 1", "later 1", "later 1"])
+    process.wait_until(lambda: "%%DLQ%%%s" % s.group in [each["topic"] for each in cluster.json("topic", "list", "-a")], 20,
+                       "the dead letters")
+
+
+@tap.test("a program that takes too long is killed with its whole process group, and has failed")
+def _():
+    s = Scene("timeout")
+    s.send({"id": 1})
+    worker = s.script("sh -c 'trap \"\" TERM; echo $$ >> %s; sleep 1000' &\necho $$ >> %s\nwait\n" % (s.out, s.out))
+    child = s.start("--exec", worker, "--work-timeout", "300ms")
+    failed = event(child, "failed")
+    tap.check("killed" in failed["why"], failed)
+    tap.equal(len(s.lines()), 2)
+    for pid in s.lines():
+        process.wait_until(lambda pid=pid: not alive(int(pid)), 10, "the end of %s" % pid)
+    stop(child)
+
+
+def alive(pid):
+    try:
+        with open("/proc/%d/stat" % pid, encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@tap.test("big bodies are fine for programs that read all of them, a little, or nothing")
+def _():
+    s = Scene("big")
+    big = b"x" * 3000000
+    s.send(big, keys="all").send(big, keys="some").send(big, keys="none").send(b"", keys="empty")
+    worker = s.script('case $ONCEMQ_KEY in all|empty) n=$(wc -c);; some) n=$(head -c 10 | wc -c);; none) exec 0<&-; n=0;; esac\n'
+                      'echo "$ONCEMQ_KEY $n" >> %s\n' % s.out)
+    tap.equal(counts(s.run("--exec", worker, "--idle", "1s", key="{key}"))["done"], 4)
+    tap.equal(sorted(s.lines()), ["all 3000000", "empty 0", "none 0", "some 10"])
+
+
+@tap.test("properties of strangers set nothing but variables of their own prefix, and no header of their own")
+def _():
+    s = Scene("hostile")
+    hostile = {"PATH": "/nowhere", "LD_PRELOAD": "/evil.so", "x\nPATH": "1", "a=b": "2", "a.b": "3", "a-b": "4",
+               "ONCEMQ_KEY": "other", "value": "1\nLD_PRELOAD=/evil.so\r\nSet-Cookie: x"}
+    s.send({"id": 1}, **hostile)
+    worker = s.python("import os, sys, json\njson.dump(dict(os.environ), open(%r, 'w'))\n" % s.out)
+    tap.equal(counts(s.run("--exec", worker, "--idle", "1s", env={"ONCEMQ_PROP_OLD": "old"}))["done"], 1)
+    env = json.loads("".join(s.lines()))
+    tap.equal((env["PATH"], env.get("LD_PRELOAD"), env["ONCEMQ_KEY"]), (os.environ["PATH"], None, "1"))
+    ours = {key: value for key, value in env.items() if key.startswith("ONCEMQ_PROP_")}
+    tap.equal({key: ours.get("ONCEMQ_PROP_" + key) for key in ("PATH", "LD_PRELOAD", "X_PATH", "A_B", "ONCEMQ_KEY", "VALUE", "OLD")},
+              {"PATH": "/nowhere", "LD_PRELOAD": "/evil.so", "X_PATH": "1", "A_B": "2", "ONCEMQ_KEY": "other",
+               "VALUE": hostile["value"], "OLD": None})
+    with Web(lambda request: (200, {})) as web:
+        s.group += "-http"
+        tap.equal(counts(s.run("--http", web.url, "--idle", "1s", store="memory:"))["done"], 1)
+        headers = web.requests[0][1]
+        tap.check(headers.get("Set-Cookie") is None, "a header of a stranger's")
+        tap.equal(headers["X-OnceMQ-Prop-value"], "1%0ALD_PRELOAD=/evil.so%0D%0ASet-Cookie:%20x")
+
+
+@tap.test("equal values of --order-by run one after another as they came, others beside them; what comes later keeps its place")
+def _():
+    s = Scene("order")
+    send(s.topic, "warm up", keys="w")
+    with r.Client(cluster.broker) as client:
+        for i in range(12):
+            body = json.dumps({"id": i, "who": "ab"[i % 2]}).encode()
+            client.request(r.SEND_MESSAGE_V2, *r.send_v2(s.topic, body, {"UNIQ_KEY": "%032X" % next(numbers)}, queue_id=0))
+    worker = s.script('body=$(cat)\ncase $body in warm*) exit 0;; esac\n'
+                      'case "$ONCEMQ_KEY" in 4) mkdir %s.once 2>/dev/null && exit 75;; esac\n'
+                      'echo "in $body" >> %s; sleep 0.02; echo "out $body" >> %s\n' % (s.out, s.out, s.out))
+    events = s.run("--exec", worker, "--order-by", "{body.who}", "--later", "100ms", "--idle", "1s", "--no-key", "message-id")
+    tap.equal((counts(events)["done"], counts(events)["later"]), (13, 1))
+    for who in "ab":
+        lines = [line.split(" ", 1) for line in s.lines()]
+        mine = [(what, json.loads(body)["id"]) for what, body in lines if json.loads(body)["who"] == who]
+        tap.equal(mine, [(what, i) for i in range("ab".index(who), 12, 2) for what in ("in", "out")])
+
+
+@tap.test("killed in the middle, the sidecar takes its program with it, and another does the work: the effect is single")
+def _():
+    s = Scene("killed")
+    s.send(*({"id": i} for i in range(5)))
+    slow = s.script('echo "start $ONCEMQ_KEY $$" >> %s.log; sleep 1000; echo $ONCEMQ_KEY >> %s\n' % (s.out, s.out), "slow")
+    quick = s.script('echo $ONCEMQ_KEY >> %s\n' % s.out, "quick")
+    child = s.start("--exec", slow, "--parallel", "2")
+
+    def started():
+        try:
+            with open(s.out + ".log", encoding="ascii") as file:
+                return [line.split() for line in file if len(line.split()) == 3]
+        except FileNotFoundError:
+            return []
+    process.wait_until(lambda: len(started()) == 2, 20, "two programs")
+    child.kill9()
+    tap.unwatch(child)
+    for _, _, pid in started():
+        process.wait_until(lambda pid=pid: not alive(int(pid)), 10, "the end of what it had started")
+    events = s.run("--exec", quick, "--count", "5", timeout=60)
+    tap.equal(counts(events)["done"], 5)
+    tap.equal(sorted(s.lines()), ["0", "1", "2", "3", "4"])
+
+
+@tap.test("a stop waits for what runs and gives the rest back; what does not end in time is ended and comes again")
+def _():
+    s = Scene("stop")
+    s.send(*({"id": i} for i in range(3)))
+    worker = s.script('echo "start $ONCEMQ_KEY" >> %s; while [ ! -e %s.go ]; do sleep 0.02; done; echo "end" >> %s\n'
+                      % (s.out, s.out, s.out))
+    child = s.start("--exec", worker, "--parallel", "1")
+    process.wait_until(lambda: len(s.lines()) == 1, 20, "a program")
+    child.process.send_signal(signal.SIGTERM)
+    tap.check("stopping" in event(child, "log")["why"], "a stop is told")
+    with open(s.out + ".go", "w", encoding="ascii"):
+        pass
+    status, out = child.finish(30)
+    tap.equal((status, json.loads(out.splitlines()[-1])["done"], len(s.lines())), (0, 1, 2))
+    os.remove(s.out + ".go")
+    child = s.start("--exec", worker, "--parallel", "1", "--stop-timeout", "200ms")
+    process.wait_until(lambda: len(s.lines()) == 3, 20, "the next")
+    tap.equal({key: value for key, value in stop(child).items() if key in ("done", "later")}, {"done": 0, "later": 1})
+    with open(s.out + ".go", "w", encoding="ascii"):
+        pass
+    tap.equal(counts(s.run("--exec", worker, "--count", "2"))["done"], 2)
+
+
+# The web ------------------------------------------------------------------------------------------------------------
+
+class Web:
+    """A web service that answers as `answer(body, headers)` says: a status and headers."""
+
+    def __init__(self, answer):
+        self.requests, self.answer = [], answer
+        web = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                web.requests.append((body, self.headers))
+                status, headers = web.answer(web.requests[-1])
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d/orders" % self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@tap.test("a web service gets the body and the key; 2xx, 409, 429, 503 and the rest mean what they say")
+def _():
+    s = Scene("http")
+    answers = {"ok": [204], "twice": [409], "busy": [429, 200], "away": [503, 201], "bad": [500], "moved": [302]}
+    s.send(*({"id": key} for key in answers), tags="t")
+
+    def answer(request):
+        left = answers[json.loads(request[0])["id"]]
+        status = left.pop(0) if len(left) > 1 else left[0]
+        return status, {"Retry-After": "1"} if status == 429 else {"Location": "/ok"} if status == 302 else {}
+    with Web(answer) as web:
+        child = s.start("--http", web.url, "--later", "10ms")
+        seen = [event(child, "done", "already", "later", "failed") for _ in range(8)]
+        tap.equal(sorted((each["event"], each["key"]) for each in seen),
+                  [("already", "twice"), ("done", "away"), ("done", "busy"), ("done", "ok"), ("failed", "bad"), ("failed", "moved"),
+                   ("later", "away"), ("later", "busy")])
+        tap.equal({each["key"]: each["after_ms"] for each in seen if each["event"] == "later"}, {"busy": 1000, "away": 10})
+        stop(child)
+        headers = [each for each in web.requests if json.loads(each[0])["id"] == "ok"][0][1]
+        tap.equal((headers["Idempotency-Key"], headers["X-OnceMQ-Topic"], headers["X-OnceMQ-Tag"], headers["X-OnceMQ-Attempt"]),
+                  ("ok", s.topic, "t", "1"))
+        tap.check(int(headers["X-OnceMQ-Fence"]) > 0, "a fencing number")
+    tap.equal(len(web.requests), 8)
+
+
+@tap.test("a web service that is not there is waited for without an attempt")
+def _():
+    s = Scene("nobody").send({"id": 1})
+    [port] = process.free_ports(1)
+    child = s.start("--http", "http://127.0.0.1:%d/" % port, "--later", "10ms")
+    for _ in range(3):
+        tap.equal(event(child, "later", "failed")["event"], "later")
+    stop(child)
+
+
+# Processes that stay ------------------------------------------------------------------------------------------------
+
+PIPE = """import json, os, sys
+out = os.fdopen(os.open(%r, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w")
+def note(*words):
+    print(*words, file=out, flush=True)
+def answer(m, result="done", **more):
+    print(json.dumps(dict(id=m["id"], result=result, **more)), flush=True)
+note("start", os.getpid())
+%s
+"""
+
+
+@tap.test("a process that stays answers in any order, and says done, already, later and failed")
+def _():
+    s = Scene("pipe")
+    s.send({"id": "a"}, {"id": "b"}, {"id": "a"}, keys="k", tags="t", region="eu").send(b"\xff\x00", keys="bytes")
+    worker = s.python(PIPE % (s.out, """
+import base64
+held, tries = [], {}
+for line in sys.stdin:
+    m = json.loads(line)
+    tries[m["key"]] = tries.get(m["key"], 0) + 1
+    note(m["key"], json.dumps(m["body"] if "body" in m else list(base64.b64decode(m["body64"]))), m["tag"], m["attempt"], m["fence"] > 0)
+    if m["key"] == "b" and tries["b"] == 1:
+        answer(m, "later", after_ms=20, why="not now")
+        continue
+    held.append(m)
+    if len(held) == 3:
+        for each in reversed(held):
+            answer(each)
+"""))
+    events = s.run("--pipe", worker, "--idle", "2s", key="{body.id}", *["--no-key", "message-id"])
+    tap.equal(counts(events), {"done": 3, "already": 1, "later": counts(events)["later"], "failed": 0, "dead": 0})
+    tap.check(any(each["why"] == "not now" and each["after_ms"] == 20 for each in events if each["event"] == "later"), events)
+    lines = [line for line in s.lines() if not line.startswith("start")]
+    tap.check('a "{\\"id\\": \\"a\\"}" t 1 True' in lines, lines)
+    tap.check(any("[255, 0]" in line for line in lines), lines)
+
+
+@tap.test("a process that dies is started again; what it had comes again without an attempt, but for the message that kills it")
+def _():
+    s = Scene("dies")
+    s.send(*({"id": i} for i in range(20)))
+    worker = s.python(PIPE % (s.out, """
+import signal
+for line in sys.stdin:
+    m = json.loads(line)
+    if m["key"] == "7":
+        os.kill(os.getpid(), signal.SIGKILL)
+    note("did", m["key"], m["attempt"])
+    answer(m)
+"""))
+    events = s.run("--pipe", worker, "--retries", "0", "--idle", "3s")
+    tap.equal(counts(events), {"done": 19, "already": 0, "later": 0, "failed": 1, "dead": 1})
+    [dead] = [each for each in events if each["event"] == "dead"]
+    tap.equal(dead["key"], "7")
+    tap.check("signal 9" in dead["why"], dead)
+    tap.check(summary(events)["restarts"] >= 1, summary(events))
+    did = [line.split()[1:] for line in s.lines() if line.startswith("did")]
+    tap.equal({attempt for _, attempt in did}, {"1"})
+    tap.equal({key for key, _ in did}, {str(i) for i in range(20)} - {"7"})
+
+
+@tap.test("a message that is not answered in time fails alone; strange lines, unknown ids and floods are borne")
+def _():
+    s = Scene("strange")
+    s.send({"id": "silent"}, {"id": "noise"}, {"id": "good"}, {"id": "flood"})
+    worker = s.python(PIPE % (s.out, """
+seen = set()
+for line in sys.stdin:
+    m = json.loads(line)
+    if m["key"] == "silent":
+        continue
+    if m["key"] == "noise":
+        print("debug: hello")
+        print('{"id":"nobody","result":"done"}')
+        print('{"id":"%s","result":"perhaps"}' % m["id"])
+        print('[' * 100)
+    if m["key"] == "flood" and not os.path.exists("flooded"):
+        open("flooded", "w").close()
+        sys.stdout.write("x" * 300000)
+        sys.stdout.flush()
+        continue
+    answer(m)
+"""))
+    cwd = os.getcwd()
+    try:
+        events = s.run("--pipe", worker, "--retries", "0", "--work-timeout", "1500ms", "--idle", "3s")
+    finally:
+        os.chdir(cwd)
+    tap.equal({key: counts(events)[key] for key in ("done", "dead")}, {"done": 3, "dead": 1})
+    [dead] = [each for each in events if each["event"] == "dead"]
+    tap.equal(dead["key"], "silent")
+    logged = [each["why"] for each in events if each["event"] == "log"]
+    for words in ("debug: hello", "nobody waits for this id", "none of done", "64 KiB"):
+        tap.check(any(words in line for line in logged), "%s in %s" % (words, logged))
+
+
+@tap.test("the sidecar killed in the middle of a pipe, or its process killed from outside: each effect is there, and single")
+def _():
+    s = Scene("chaos")
+    s.send(*({"id": i} for i in range(40)))
+    # Its effect is a file that may exist once; it asks before it acts, as a worker should that may be asked twice.
+    worker = s.python(PIPE % (s.out, """
+import time
+for line in sys.stdin:
+    m = json.loads(line)
+    time.sleep(0.01)
+    try:
+        os.close(os.open(%r + m["key"], os.O_CREAT | os.O_EXCL))
+        note("effect", m["key"])
+    except FileExistsError:
+        pass
+    answer(m)
+""" % (s.folder + "/effect-")))
+    child = s.start("--pipe", worker, "--in-flight", "10")
+    event(child, "done")
+    pid = int([line.split()[1] for line in s.lines() if line.startswith("start")][0])
+    os.kill(pid, signal.SIGKILL)
+    event(child, "log")
+    for _ in range(5):
+        event(child, "done")
+    child.kill9()
+    tap.unwatch(child)
+
+    def effects():
+        return [line.split()[1] for line in s.lines() if line.startswith("effect")]
+    child = s.start("--pipe", worker)
+    event(child, "done", "already")
+    advance(60000)  # one that was alone in a process that was killed has failed, and comes again
+    process.wait_until(lambda: len(effects()) >= 40, 30, "all effects")
+    tap.equal(stop(child)["dead"], 0)
+    tap.equal(sorted(effects(), key=int), [str(i) for i in range(40)])
+
+
+# Statements ---------------------------------------------------------------------------------------------------------
+
+@tap.test("statements run in the transaction of the message's mark, with values from the message")
+def _():
+    s = Scene("sql")
+    path = os.path.join(s.folder, "shop.db")
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE paid (id TEXT, amount NUMERIC, region TEXT, note TEXT, lines TEXT, at INTEGER)")
+        db.execute("CREATE TABLE total (n INTEGER)")
+        db.execute("INSERT INTO total VALUES (0)")
+    hostile = "x'); DROP TABLE paid; --"
+    s.send({"id": 1, "amount": 12.5, "lines": [{"qty": 3}, 2], "note": hostile}, region="eu")
+    s.send({"id": 1, "amount": 12.5, "lines": [{"qty": 3}, 2], "note": hostile}, region="eu")
+    s.send({"id": 2, "amount": 7, "lines": []}, {"id": 3, "amount": None})
+    sql = ("INSERT INTO paid VALUES (:body.id, :body.amount, :prop.region, :body.note, :body.lines, :body.lines[0].qty);"
+           " UPDATE total SET n = n + 1 -- :nothing\n WHERE ':key' <> :key;")
+    events = s.run("--sql", sql, "--idle", "1s", store="sqlite:" + path)
+    tap.equal((counts(events)["done"], counts(events)["already"]), (3, 1))
+    with sqlite3.connect(path) as db:
+        tap.equal(db.execute("SELECT * FROM paid ORDER BY id").fetchall(),
+                  [("1", 12.5, "eu", hostile, '[{"qty":3},2]', 3), ("2", 7, None, None, "[]", None), ("3", None, None, None, None, None)])
+        tap.equal(db.execute("SELECT n FROM total").fetchone(), (3,))
+
+
+@tap.test("a statement that fails leaves nothing behind, and its message is a dead letter in the end")
+def _():
+    s = Scene("sqlfail")
+    path = os.path.join(s.folder, "shop.db")
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE paid (id TEXT PRIMARY KEY, amount NUMERIC CHECK (amount > 0))")
+    s.send({"id": "a", "amount": 1}, {"id": "b", "amount": -1}, "no json")
+    sql = "INSERT INTO paid VALUES ('x' || :body.id, 1); INSERT INTO paid VALUES (:body.id, :body.amount)"
+    events = s.run("--sql", sql, "--idle", "1s", "--retries", "0", "--no-key", "message-id", store="sqlite:" + path)
+    tap.equal({key: counts(events)[key] for key in ("done", "dead")}, {"done": 1, "dead": 2})
+    whys = " ".join(each["why"] for each in events if each["event"] == "dead")
+    tap.check("CHECK" in whys and "no JSON" in whys, whys)
+    with sqlite3.connect(path) as db:
+        tap.equal(db.execute("SELECT id FROM paid ORDER BY id").fetchall(), [("a",), ("xa",)])
+
+
+# What is refused ----------------------------------------------------------------------------------------------------
+
+@tap.test("what cannot work is refused before a message is taken, with what is wrong and where")
+def _():
+    s = Scene("refused")
+    for args, words, status in (
+            ((), "one of --exec", cli.USAGE),
+            (("--exec", "true", "--http", "http://x"), "one of --exec", cli.USAGE),
+            (("--exec", "no-such-program-anywhere"), "along PATH", cli.NOT_FOUND),
+            (("--exec", "/etc/passwd"), "chmod", cli.NOT_FOUND),
+            (("--exec", "sh 'open"), "position 4", cli.USAGE),
+            (("--http", "ftp://x"), "http://", cli.USAGE),
+            (("--sql", "SELECT :bdy"), "position 8", cli.USAGE),
+            (("--sql", "SELECT 'open"), "position 8", cli.USAGE),
+            (("--sql", "SELECT a ? b"), "position 10", cli.USAGE),
+            (("--sql", "SELECT :prop"), ":prop.region", cli.USAGE),
+            (("--sql", " ; "), "no statement", cli.USAGE),
+            (("--exec", "true", "--order-by", "{bod}"), "order by", cli.USAGE),
+            (("--exec", "true", "--key", "{bod}"), "unknown field", cli.USAGE),
+            (("--exec", "true", "--key", "constant"), "all messages would be one", cli.USAGE),
+            (("--exec", "true", "--parallel", "0"), "--parallel", cli.USAGE),
+            (("--exec", "true", "--from", "yesterday"), "--from", cli.USAGE),
+            (("--exec", "true", "--in-flight", "5"), "--pipe", cli.USAGE),
+            (("--sql", "SELECT 1", "--once-mode", "lease"), "transaction", cli.USAGE)):
+        result = cluster.run(*s.args(*args), status=status)
+        tap.check(words in result.err, "%r in %r" % (words, result))
+    tap.check("sqlite:" in cluster.run(*s.args("--sql", "SELECT 1", store="memory:"), status=cli.USAGE).err, "a store without statements")
+    tap.check("--group" in cluster.run("run", "--exec", "true", status=cli.USAGE).err, "a group is needed")
+
+
+@tap.test("people see a summary, and with --verbose a line for each message; the program's output is its own")
+def _():
+    s = Scene("people").send({"id": 1}, {"id": 1})
+    result = cluster.ok(*s.args("--exec", "sh -c 'echo \"from the program\"'", "--idle", "1s", "--parallel", "1", "--verbose"))
+    tap.check("done 1, already done 1, later 0, failed 0" in result.err, result)
+    tap.check("from the program" in result.out.splitlines(), result)
+    tap.check("already" in result.out and "duplicate" in result.out, result)
+
+
+tap.main()
