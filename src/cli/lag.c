@@ -36,7 +36,7 @@ static const struct column columns[] = {
 static const struct opt options[] = {
     {"group", OPT_TEXT, "GROUP", "only this group", .letter = 'g', .many = true},
     {"topic", OPT_TEXT, "TOPIC", "only in this topic", .letter = 't'},
-    {"queues", OPT_SWITCH, NULL, "a row for each queue", .letter = 'q'},
+    {"queues", OPT_SWITCH, NULL, "a row for each queue"},
     {"behind", OPT_SWITCH, NULL, "only what has a lag", .letter = 'b'},
     {"all", OPT_SWITCH, NULL, "also groups that brokers make for themselves", .letter = 'a'},
     {"watch", OPT_DURATION, "TIME", "show it again every TIME until Ctrl-C", .letter = 'w'},

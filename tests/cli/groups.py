@@ -242,7 +242,7 @@ def _():
     rows = cluster.json("lag", "-g", "behind_group", "--queues")
     tap.equal([(q["queue"], q["offset"], q["end"], q["lag"], q["state"]) for q in rows], [(0, 2, 10, 8, "bad"), (1, 10, 10, 0, "ok")])
     tap.equal(rows[1]["behind"], 0)
-    tap.equal([q["queue"] for q in cluster.json("lag", "-g", "behind_group", "-q", "--behind")], [0])
+    tap.equal([q["queue"] for q in cluster.json("lag", "-g", "behind_group", "--queues", "--behind")], [0])
     tap.equal(cluster.json("lag", "-g", "behind_group", "-t", "Other"), [])
     groups = {row["group"] for row in cluster.json("lag")}
     tap.check({"behind_group", "listed_group"} <= groups, groups)
@@ -279,7 +279,7 @@ def _():
                {201: groups, 203: b'{"connectionSet":[7,{"clientId":{}}],"subscriptionTable":[[]]}'})
     for bodies in strange:
         server = fake.Fake(answer)
-        for command in (("group", "list", "-l", "-a"), ("lag",), ("lag", "-q")):
+        for command in (("group", "list", "-l", "-a"), ("lag",), ("lag", "--queues")):
             result = cluster.run(*command, "-n", server.address, status=cli.OK)
             tap.check("\033" not in result.out, result)
             cluster.json(*command, "-n", server.address)
