@@ -21,6 +21,22 @@ const struct command operate_commands[] = {
         .run = top_run,
     },
     {
+        .name = "doctor",
+        .summary = "look for what is wrong, and say what to do",
+        .text = "Looks at name servers (each answers, all say the same), brokers (answer, are "
+                "registered everywhere, have a master, the same version), clocks, disks, topics "
+                "(routes, permissions), groups (lag and whether it grows, members, retries, dead "
+                "letters, members that subscribe differently). Nothing is changed.\n\n"
+                "The exit status is that of the worst: 0 all is well, 5 there are warnings, 1 "
+                "something "
+                "is bad, 4 no name server answers.",
+        .examples = "oncemq doctor\noncemq doctor --json | jq '.[] | select(.state != \"ok\")'",
+        .options = doctor_options,
+        .shape = SHAPE_LIST,
+        .columns = doctor_columns,
+        .run = doctor_run,
+    },
+    {
         .name = "clock show",
         .summary = "what the clocks of all brokers show, and how far they are from ours",
         .options = clock_options,

@@ -10,6 +10,12 @@ extern const struct column top_columns[];
 extern const struct opt top_options[];
 int top_run(struct cli *cli);
 
+/* ---- doctor.c ---- */
+
+extern const struct column doctor_columns[];
+extern const struct opt doctor_options[];
+int doctor_run(struct cli *cli);
+
 /* ---- clock.c ---- */
 
 extern const struct column clock_columns[], clock_advance_columns[];

@@ -17,6 +17,18 @@ const struct opt topic_delete_options[] = {
     {NULL},
 };
 
+/* Name servers may know one that no broker has any more. */
+static bool is_named(struct cli *cli, const char *topic)
+{
+    struct admin_names names = {0};
+    if (admin_topics(cli, &names))
+        return false;
+    for (size_t i = 0; i < names.n; i++)
+        if (strcmp(names.names[i], topic) == 0)
+            return true;
+    return false;
+}
+
 static int topics_find(struct cli *cli, const struct admin_cluster *on, const char **topics,
                        size_t n)
 {
@@ -31,7 +43,7 @@ static int topics_find(struct cli *cli, const struct admin_cluster *on, const ch
             status = admin_whole(cli, admin_topic_config(cli, on, topics[i], &configs, &found));
         if (status)
             return status;
-        if (found == 0)
+        if (found == 0 && !is_named(cli, topics[i]))
             return admin_topic_missing(cli, topics[i]);
     }
     return STATUS_OK;
@@ -83,7 +95,7 @@ int topic_forget(struct cli *cli, const struct admin_cluster *on, const char *gr
     struct admin_topic *configs;
     size_t n;
     int status = admin_topic_config(cli, on, topic, &configs, &n);
-    if (status || n == 0)
+    if (status || (n == 0 && group)) /* a group may well have none */
         return status;
     struct admin_ask *asks = admin_alloc(cli, n + names.n, sizeof *asks);
     for (size_t i = 0; i < n; i++)
