@@ -45,11 +45,11 @@ static int handle(void *user, const struct omq_delivery *const *messages, size_t
 
 int main(int argc, char **argv)
 {
+    sigset_t end = hold_ctrl_c();
     if (argc != 3) {
         (void)fprintf(stderr, "usage: cancel NAMES FILE\n");
         return 2;
     }
-    sigset_t end = hold_ctrl_c();
     char store[512];
     (void)snprintf(store, sizeof store, "sqlite:%s", argv[2]);
     struct omq_client_options to = {.names = argv[1], .log = log_line};

@@ -51,8 +51,8 @@ for n in 1 2 3 4 5 6 7 8 9; do
 done | send Cancellations
 start "$cancel" "$names" "$books"
 await_value 6 report 3
-settle cancel Cancellations
 stop
+finish cancel "$cancel" "$names" "$books"
 
 say "What the books say:"
 check "orders that wait for their money" "$(report 1)" 0

@@ -31,10 +31,7 @@ done
 
 say "Sending all orders a third time, and starting it once more."
 orders | send NewOrders
-start "$flow" "$names" "$store" "$services"
-await "$log" complete 10
-settle order-flow NewOrders
-stop
+finish order-flow "$flow" "$names" "$store" "$services"
 
 say "What the services did:"
 for service in reserve-stock charge-card book-courier send-mail; do

@@ -39,10 +39,7 @@ done
 say "All ten come once more, and then version 11."
 send_updates 1 10
 send_updates 11 11
-start "$prices" "$names" "$table"
-await_value '11 11 11 ' versions
-settle prices PriceUpdates
-stop
+finish prices "$prices" "$names" "$table"
 
 say "Version and price of each, and the updates in the order in which they were applied:"
 for product in coffee milk tea; do

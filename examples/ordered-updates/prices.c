@@ -61,9 +61,8 @@ static int handle(void *user, const struct omq_delivery *const *messages, size_t
                : OMQ_LATER;
 }
 
-static bool consume(const char *names, const char *file)
+static bool consume(const char *names, const char *file, const sigset_t *end)
 {
-    sigset_t end = hold_ctrl_c();
     char store[512];
     (void)snprintf(store, sizeof store, "sqlite:%s", file);
     /* The broker lends a queue to one client at a time, for a minute. A client that comes back
@@ -88,7 +87,7 @@ static bool consume(const char *names, const char *file)
     if (omq_client_open(&to, &client, &why) || omq_consumer_open(client, &options, &consumer, &why))
         (void)fprintf(stderr, "%s\n", why.text);
     else
-        await_ctrl_c(&end);
+        await_ctrl_c(end);
     omq_consumer_close(consumer);
     omq_client_close(client);
     return consumer != NULL;
@@ -107,12 +106,14 @@ static bool report(sqlite3 *db)
 
 int main(int argc, char **argv)
 {
+    sigset_t end = hold_ctrl_c();
     if (argc != 3) {
         (void)fprintf(stderr, "usage: prices NAMES FILE | prices report FILE\n");
         return 2;
     }
     sqlite3 *db = sql_open(argv[2], TABLES);
-    bool good = db && (strcmp(argv[1], "report") == 0 ? report(db) : consume(argv[1], argv[2]));
+    bool good =
+        db && (strcmp(argv[1], "report") == 0 ? report(db) : consume(argv[1], argv[2], &end));
     (void)sqlite3_close(db);
     return !good;
 }

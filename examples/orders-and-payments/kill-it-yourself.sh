@@ -46,9 +46,9 @@ for n in 1 2 5 7; do
     kill_in_the_middle 'half done' "$n"
 done
 
-say "Sending their payments, and all of them again."
+say "When all orders are there, their payments are sent, and all of them again."
 start "$shop" "$names" "$store"
-settle shop Orders
+await_value 20 report 1
 kill9
 payments | send Payments
 payments | send Payments
@@ -60,10 +60,7 @@ say "Everything comes once more, and somebody pays order-1 for a second time."
 orders | send Orders
 payments | send Payments
 echo '{"id":"payment-21","order":"order-1","amount":10}' | send Payments
-start "$shop" "$names" "$store"
-settle shop Orders
-settle shop Payments
-stop
+finish shop "$shop" "$names" "$store"
 
 say "What the books say:"
 check "orders" "$(report 1)" 20

@@ -66,9 +66,8 @@ static int handle(void *user, const struct omq_delivery *const *messages, size_t
     return is_order ? new_order(m->run, order, amount) : payment(m->run, order, amount);
 }
 
-static int consume(const char *names, const char *store)
+static int consume(const char *names, const char *store, const sigset_t *end)
 {
-    sigset_t end = hold_ctrl_c();
     struct omq_client_options to = {.names = names, .log = log_line};
     struct omq_subscription topics[] = {{.topic = "Orders"}, {.topic = "Payments"}};
     struct once_options once = {
@@ -92,7 +91,7 @@ static int consume(const char *names, const char *store)
     if (omq_client_open(&to, &client, &why) || omq_consumer_open(client, &options, &consumer, &why))
         (void)fprintf(stderr, "%s\n", why.text);
     else
-        await_ctrl_c(&end);
+        await_ctrl_c(end);
     omq_consumer_close(consumer);
     omq_client_close(client);
     return consumer == NULL;
@@ -100,6 +99,7 @@ static int consume(const char *names, const char *store)
 
 int main(int argc, char **argv)
 {
+    sigset_t end = hold_ctrl_c();
     if (argc != 3) {
         (void)fprintf(stderr, "usage: shop NAMES STORE | shop report STORE\n");
         return 2;
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
                              " (SELECT count(*) FROM orders WHERE status = 'paid'),"
                              " owed, paid, to_give_back FROM books");
     else if (good)
-        good = consume(argv[1], argv[2]) == 0;
+        good = consume(argv[1], argv[2], &end) == 0;
     sql_close(db);
     return !good;
 }

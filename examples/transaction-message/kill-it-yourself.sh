@@ -37,8 +37,8 @@ say "Somebody sends the message about order-1 once more, by hand."
 echo '{"orderId":"order-1"}' | send Sales
 start "$ship" "$names" "$home/ship.db"
 await_value '10 10' report
-settle ship Sales
 stop
+finish ship "$ship" "$names" "$home/ship.db"
 running=$shop
 stop
 

@@ -71,11 +71,11 @@ static bool send(struct omq_producer *producer, struct shop *shop, const char *o
 
 int main(int argc, char **argv)
 {
+    sigset_t end = hold_ctrl_c();
     if (argc < 3) {
         (void)fprintf(stderr, "usage: sell NAMES FILE [ORDER…]\n");
         return 2;
     }
-    sigset_t end = hold_ctrl_c();
     struct shop shop = {sql_open(argv[2], SHOP_TABLES), sql_open(argv[2], SHOP_TABLES)};
     struct omq_client_options to = {.names = argv[1], .log = log_line};
     struct omq_producer_options options = {.group = "shop", .check = check, .user = &shop};
