@@ -251,7 +251,7 @@ finish() { # group, then the command of its consumer
         start "$@"
         sleep 1
         stop
-        lag=$("$oncemq" --names "$names" top --once --json --interval 100ms --group "$group" 2>>"$log") || true
+        lag=$("$oncemq" --names "$names" lag --group "$group" --json 2>>"$log") || true
         case $lag in
         *'"lag":'[1-9]*) ;;
         *"\"group\":\"$group\""*) return ;;
