@@ -358,6 +358,11 @@ static const char *const create[] = {
     NULL,
 };
 
+#define STRAIGHT_FINISH                                                                            \
+    "UPDATE {claims} FORCE INDEX (PRIMARY) SET keep_ms = IF(keep_ms BETWEEN @once_now + ? AND"     \
+    " @once_now + ?, keep_ms, @once_now + ?), until_ms = @once_now + ?, state = ? WHERE state IN"  \
+    " (?, ?) AND "
+
 const struct sql_engine sql_engine_mariadb = {
     .name = "mariadb",
     .connect = my_connect,
@@ -383,6 +388,13 @@ const struct sql_engine sql_engine_mariadb = {
                    " fingerprint) SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM {birth}"
                    " WHERE one = 1 AND number = ? AND ABS({now} - ?) < " TEXT_OF(
                        SQL_GUESS_MS) " ON DUPLICATE KEY UPDATE id = {claims}.id",
+    .tick = "SELECT @once_now := {now}, number FROM {birth} WHERE one = 1",
+    .straight_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
+                      " fingerprint) VALUES (?, ?, ?, ?, @once_now * 1000, @once_now + ?,"
+                      " @once_now + ?, ?) ON DUPLICATE KEY UPDATE id = {claims}.id",
+    .straight_finish = STRAIGHT_FINISH "id = ? AND token = ?",
+    /* By the primary key, so in the order of the ids. A token is in no two claims. */
+    .straight_finish_many = STRAIGHT_FINISH "id IN (?*) AND token IN (?*)",
 };
 
 static enum err open_store(const struct store_settings *settings, struct store **out,

@@ -1,6 +1,6 @@
 /* mariadb_int.h - the engine for MariaDB and MySQL: mariadb.c connects and holds transactions,
- * mariadb_run.c runs statements, mariadb_prepared.c has those that are prepared, mariadb_url.c
- * reads URLs.
+ * mariadb_run.c runs statements, mariadb_prepared.c has those that are prepared, mariadb_text.c
+ * those that are text, mariadb_url.c reads URLs.
  *
  * n calls are sent, then n answers read, which is one round trip. Statements that write are
  * prepared once and sent by number, as half of what a server does for a small INSERT as text is
@@ -81,6 +81,13 @@ enum err mariadb_error(struct sql_conn *conn, struct fault *why);
 enum err mariadb_failed(struct sql_conn *conn, unsigned code, const char *words, struct fault *why);
 enum err mariadb_does_not_fit(const struct sql_call *call, struct fault *why);
 
+/* ---- as text ---- */
+
+/* The call with its values in it; of several, their `many`. */
+enum err mariadb_write(struct buf *out, const struct sql_call *calls, size_t n, struct fault *why);
+/* Whether the other can be in one set with it: what is no list in `many` is the same. */
+bool mariadb_set_takes(const struct sql_call *first, const struct sql_call *other);
+
 /* ---- prepared statements ---- */
 
 /* While nothing is under way: prepares the call's text, if that is worth while. */
@@ -93,8 +100,8 @@ size_t mariadb_prepared_size(const struct sql_call *call); /* about what it take
 /* These send, and leave the answer, a count of rows, to be read. */
 enum err mariadb_send_prepared(struct sql_conn *conn, MYSQL_STMT *prepared, struct sql_call *call,
                                struct fault *why);
-/* So many of the first can go together; 1: only by itself. */
-size_t mariadb_bulk_count(const struct sql_conn *conn, const struct sql_call *calls, size_t n);
+/* So many of the first can go together, as a set or in bulk; 1: only by itself. */
+size_t mariadb_together(const struct sql_conn *conn, const struct sql_call *calls, size_t n);
 enum err mariadb_send_bulk(struct sql_conn *conn, const struct sql_call *calls, size_t n,
                            struct fault *why);
 

@@ -98,21 +98,28 @@ enum err mariadb_send_prepared(struct sql_conn *conn, MYSQL_STMT *prepared, stru
 
 static bool alike(const struct sql_call *a, const struct sql_call *b)
 {
-    bool same = a->text == b->text && !b->once && a->n_params == b->n_params;
+    bool same = a->text == b->text && !b->once && a->n_params == b->n_params &&
+                a->counted_together == b->counted_together;
     for (size_t i = 0; same && i < a->n_params; i++)
         same = a->params[i].type == b->params[i].type && a->params[i].type != SQL_NULL;
     return same;
 }
 
-size_t mariadb_bulk_count(const struct sql_conn *conn, const struct sql_call *calls, size_t n)
+static bool takes_bulk(const struct sql_conn *conn, const struct sql_call *call)
 {
-    const char *text = calls[0].text;
-    MYSQL_STMT *prepared = mariadb_prepared(conn, &calls[0]);
-    if (!conn->bulk || !conn->transaction || !prepared || strncmp(text, "DELETE ", 7) == 0 ||
-        calls[0].n_params == 0 || mysql_stmt_param_count(prepared) != calls[0].n_params)
+    MYSQL_STMT *prepared = mariadb_prepared(conn, call);
+    return conn->bulk && conn->transaction && prepared && strncmp(call->text, "DELETE ", 7) != 0 &&
+           call->n_params > 0 && mysql_stmt_param_count(prepared) == call->n_params;
+}
+
+size_t mariadb_together(const struct sql_conn *conn, const struct sql_call *calls, size_t n)
+{
+    const char *many = calls[0].many;
+    if (!many && !takes_bulk(conn, &calls[0]))
         return 1;
     size_t count = 0, size = 0;
-    while (count < n && count < BULK_MAX && alike(&calls[0], &calls[count])) {
+    while (count < n && count < BULK_MAX && alike(&calls[0], &calls[count]) &&
+           (!many || mariadb_set_takes(&calls[0], &calls[count]))) {
         size += mariadb_prepared_size(&calls[count]);
         if (size > BULK_BYTES)
             break;

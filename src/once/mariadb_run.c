@@ -1,6 +1,5 @@
 /* mariadb_run.c - statements on MariaDB and MySQL: sent ahead, answers read in order. */
 #include "once/mariadb_int.h"
-#include "once/sql_scan.h"
 
 #include <errmsg.h>
 #include <mysqld_error.h>
@@ -90,57 +89,6 @@ enum err mariadb_does_not_fit(const struct sql_call *call, struct fault *why)
 {
     return fault_set(why, ERR_INVALID, "MariaDB: %zu values do not fit: %.100s", call->n_params,
                      call->text);
-}
-
-/* ---- writing ---- */
-
-static void write_hex(struct buf *out, struct bytes b)
-{
-    static const char digits[] = "0123456789abcdef";
-    uint8_t *to = buf_space(out, b.len * 2);
-    for (size_t i = 0; to && i < b.len; i++) {
-        *to++ = (uint8_t)digits[b.at[i] >> 4];
-        *to++ = (uint8_t)digits[b.at[i] & 15];
-    }
-}
-
-static void write_value(struct buf *out, const struct sql_value *v)
-{
-    switch (v->type) {
-    case SQL_NULL:
-        buf_add_str(out, "NULL");
-        break;
-    case SQL_INT:
-        buf_printf(out, "%lld", (long long)v->number);
-        break;
-    case SQL_TEXT:
-    case SQL_BLOB: /* the word before it says what the bytes are: else x'…' can be a number */
-        buf_add_str(out, v->type == SQL_TEXT ? "_utf8mb4 x'" : "_binary x'");
-        write_hex(out, v->bytes);
-        buf_add_u8(out, '\'');
-        break;
-    }
-}
-
-/* The statement with its values in place of each `?` that is code. */
-static enum err write_call(struct buf *out, const struct sql_call *call, struct fault *why)
-{
-    out->len = 0;
-    size_t used = 0;
-    for (size_t at = 0, skip; call->text[at]; at += skip ? skip : 1) {
-        skip = sql_scan(SQL_MARIADB, call->text, at);
-        if (skip == SIZE_MAX) /* not closed: the server says so */
-            skip = strlen(call->text + at);
-        if (skip)
-            buf_add(out, bytes_of(call->text + at, skip));
-        else if (call->text[at] != '?')
-            buf_add_u8(out, (uint8_t)call->text[at]);
-        else if (used < call->n_params)
-            write_value(out, &call->params[used++]);
-        else
-            return mariadb_does_not_fit(call, why);
-    }
-    return used == call->n_params ? out->err : mariadb_does_not_fit(call, why);
 }
 
 /* ---- reading ---- */
@@ -238,11 +186,17 @@ static enum err read_answer(struct sql_conn *conn, struct sql_call *call, struct
 
 /* ---- running ---- */
 
+#define SETS_MAX 8 /* under way */
+
 /* What stands around the calls: the beginning of a transaction, or, outside of one, a COMMIT. */
 struct trip {
     struct sql_conn *conn;
     struct sql_call *calls;
     size_t sent, read; /* of the calls */
+    struct {
+        size_t first, n; /* calls that have one answer */
+    } sets[SETS_MAX];
+    size_t n_sets, sets_read;
     size_t before;     /* answers that come before theirs */
     size_t ahead;      /* bytes under way */
     enum err err;      /* the first that failed, */
@@ -255,7 +209,26 @@ static enum err send_text(struct sql_conn *conn, const char *text, size_t len, s
     return mysql_send_query(conn->mysql, text, (unsigned long)len) ? mariadb_error(conn, why) : OK;
 }
 
-/* Reads the answers to all that was sent; after a failure those that follow count for nothing. */
+/* The next answer, which is that of one call or of several that are counted together; after a
+ * failure it counts for nothing. */
+static void read_next(struct trip *t)
+{
+    bool is_set = t->sets_read < t->n_sets && t->sets[t->sets_read].first == t->read;
+    size_t n = is_set ? t->sets[t->sets_read++].n : 1;
+    struct sql_call *calls = &t->calls[t->read];
+    struct sql_call all = {.text = calls[0].text}, ignored = {.text = ""};
+    struct sql_call *into = t->err ? &ignored : is_set ? &all : calls;
+    enum err err = read_answer(t->conn, into, t->err ? NULL : t->why);
+    for (size_t i = 0; is_set && i < n; i++)
+        calls[i].changed = !err && all.changed == n;
+    if (err && !t->err) {
+        t->err = err;
+        t->failed = t->read;
+    }
+    t->read += n;
+}
+
+/* Reads the answers to all that was sent. */
 static void read_sent(struct trip *t)
 {
     struct sql_conn *conn = t->conn;
@@ -264,17 +237,11 @@ static void read_sent(struct trip *t)
         if (!t->err)
             t->err = err;
     }
-    for (; t->read < t->sent && !conn->dead; t->read++) {
-        struct sql_call ignored = {.text = ""};
-        enum err err =
-            read_answer(conn, t->err ? &ignored : &t->calls[t->read], t->err ? NULL : t->why);
-        if (err && !t->err) {
-            t->err = err;
-            t->failed = t->read;
-        }
-    }
+    while (t->read < t->sent && !conn->dead)
+        read_next(t);
     if (conn->dead)
         t->err = ERR_IO;
+    t->n_sets = t->sets_read = 0;
     t->ahead = 0;
 }
 
@@ -297,19 +264,24 @@ static void stop_sending(struct trip *t, enum err err, const struct fault *words
         *t->why = *words;
 }
 
+/* Before so much is sent: not more may be under way than what both sides can keep. */
+static bool has_room(struct trip *t, size_t size)
+{
+    if (t->n_sets == SETS_MAX || (t->ahead > 0 && t->ahead + size > AHEAD_BYTES))
+        read_sent(t);
+    return !t->err;
+}
+
 static void send_next(struct trip *t)
 {
     struct sql_conn *conn = t->conn;
     struct sql_call *call = &t->calls[t->sent];
     MYSQL_STMT *prepared = mariadb_prepared(conn, call);
     struct fault words = {0};
-    enum err err = prepared ? OK : write_call(&conn->text, call, &words);
+    enum err err = prepared ? OK : mariadb_write(&conn->text, call, 1, &words);
     size_t size = prepared ? mariadb_prepared_size(call) : conn->text.len;
-    if (!err && t->ahead > 0 && t->ahead + size > AHEAD_BYTES) {
-        read_sent(t);
-        if (t->err)
-            return;
-    }
+    if (!err && !has_room(t, size))
+        return;
     if (!err)
         err = prepared ? mariadb_send_prepared(conn, prepared, call, &words)
                        : send_text(conn, (const char *)conn->text.at, conn->text.len, &words);
@@ -321,10 +293,32 @@ static void send_next(struct trip *t)
     t->sent++;
 }
 
-/* Many of one text in one packet. There is one count for all of them: as long as each has changed
- * one row, which is what is expected, it tells enough. Else they are taken back and sent one by
- * one.
- */
+/* Several that are counted together: one statement, one answer. */
+static void send_set(struct trip *t, size_t n)
+{
+    struct sql_conn *conn = t->conn;
+    struct sql_call *calls = &t->calls[t->sent];
+    struct fault words = {0};
+    enum err err = calls->many ? mariadb_write(&conn->text, calls, n, &words) : OK;
+    size_t size = calls->many ? conn->text.len : n * mariadb_prepared_size(calls);
+    if (!err && !has_room(t, size))
+        return;
+    if (!err)
+        err = calls->many ? send_text(conn, (const char *)conn->text.at, conn->text.len, &words)
+                          : mariadb_send_bulk(conn, calls, n, &words);
+    if (err) {
+        stop_sending(t, err, &words);
+        return;
+    }
+    t->sets[t->n_sets].first = t->sent;
+    t->sets[t->n_sets++].n = n;
+    t->ahead += size + 1;
+    t->sent += n;
+}
+
+/* Many of one text in one packet, where each one's count is wanted. There is one for all of them:
+ * as long as each has changed one row, which is what is expected, it tells enough. Else they are
+ * taken back and sent one by one. */
 static void send_together(struct trip *t, size_t count)
 {
     struct sql_conn *conn = t->conn;
@@ -412,8 +406,11 @@ enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, si
         send_first(&t, "SAVEPOINT once");
     conn->begin_due = false;
     while (t.sent < n && !t.err) {
-        size_t together = mariadb_bulk_count(conn, &calls[t.sent], n - t.sent);
-        if (together > 1)
+        const struct sql_call *next = &calls[t.sent];
+        size_t together = mariadb_together(conn, next, n - t.sent);
+        if (together > 1 && next->counted_together)
+            send_set(&t, together);
+        else if (together > 1)
             send_together(&t, together);
         else
             send_next(&t);

@@ -18,6 +18,45 @@ static unsigned native_exec(struct sql_conn *conn, const char *text)
     return mysql_query(mysql, text) ? mysql_errno(mysql) : 0;
 }
 
+/* What is counted together has one count for all, whether it goes in bulk or as a set; what stands
+ * around it has its own. Two that differ in what a set has but once are no set. */
+static void what_is_counted_together_is_done_by_all_or_said_of_none(void **state)
+{
+    enum { N = 8 };
+    static const char insert[] =
+        "INSERT INTO things (id, number) VALUES (?, ?) ON DUPLICATE KEY UPDATE id = things.id";
+    static const char set[] = "UPDATE things SET number = ? WHERE id = ?";
+    static const char many[] = "UPDATE things SET number = ? WHERE id IN (?*)";
+    struct sql_conn *conn = fresh();
+    fresh_things(conn);
+    for (int there = 0; there < 2; there++) { /* in the second round one of the rows is there */
+        struct sql_call calls[2 * N + 2] = {{.text = insert_id, VALUES(num(1000 + there))}};
+        for (int i = 0; i < N; i++) {
+            int64_t id = i + there * (N - 1);
+            calls[1 + i] = (struct sql_call){.text = insert, VALUES(num(id), num(1))};
+            calls[1 + N + i] = (struct sql_call){
+                .text = set, .many = many, VALUES(num(i == N - 1 ? 6 : 5), num(id + there))};
+            calls[1 + i].counted_together = calls[1 + N + i].counted_together = true;
+        }
+        calls[2 * N + 1] = (struct sql_call){.text = insert_id, VALUES(num(2000 + there))};
+        size_t failed;
+        struct fault why = {0};
+        begin(conn);
+        good(dialect.engine->run(conn, calls, 2 * N + 2, &failed, &why), &why);
+        commit(conn);
+        assert_int_equal(calls[0].changed, 1);
+        assert_int_equal(calls[2 * N + 1].changed, 1);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(calls[1 + i].changed, !there);
+            assert_int_equal(calls[1 + N + i].changed, !there || i < N - 1); /* the last: no row */
+        }
+    }
+    assert_int_equal(number_of(conn, "SELECT COUNT(*) FROM things WHERE number = 5"), 2 * N - 2);
+    assert_int_equal(number_of(conn, "SELECT COUNT(*) FROM things WHERE number = 6"), 1);
+    bye(conn);
+    (void)state;
+}
+
 /* Also one that gets it before any statement of ours. */
 static void a_handler_uses_the_connection_within_the_transaction(void **state)
 {
@@ -349,6 +388,7 @@ static void urls_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest own[] = {
+        cmocka_unit_test(what_is_counted_together_is_done_by_all_or_said_of_none),
         cmocka_unit_test(a_handler_uses_the_connection_within_the_transaction),
         cmocka_unit_test(a_handler_counts_rows_as_it_is_used_to),
         test_of_row("H-21", a_handler_that_goes_on_after_a_deadlock_is_not_done),

@@ -245,11 +245,16 @@ static bool is_gone(struct conn *c, const struct slot *slot)
     return c->store->engine->gone(c->sql, (uint32_t)(s->token >> 32));
 }
 
+int64_t claim_state(const struct conn *c, const struct op *op)
+{
+    return watches(c, op) ? ROW_WATCHED : ONCE_CONSUMING;
+}
+
 static int64_t row_state(const struct conn *c, const struct slot *slot)
 {
-    bool claimed = slot->op->kind == OP_CLAIM;
-    bool watched = claimed ? watches(c, slot->op) : slot->row_before == ROW_WATCHED;
-    return slot->after.state == ONCE_CONSUMING && watched ? ROW_WATCHED : slot->after.state;
+    if (slot->after.state != ONCE_CONSUMING)
+        return slot->after.state;
+    return slot->op->kind == OP_CLAIM ? claim_state(c, slot->op) : slot->row_before;
 }
 
 /* From when on the row may be swept. */
@@ -407,10 +412,20 @@ static enum err write_rows(struct conn *c, struct fault *why)
 
 /* ---- a batch ---- */
 
+static size_t left_of(const struct conn *c)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < c->n_slots; i++)
+        left += !c->slots[i].settled;
+    return left;
+}
+
 /* Reads, decides, writes, until every operation is settled. */
 static enum err rounds(struct conn *c, struct fault *why)
 {
     for (int round = 0; round < SQL_ROUNDS; round++) {
+        if (left_of(c) == 0)
+            return OK;
         enum err err = c->committed ? c->store->engine->begin(c->sql, true, why) : OK;
         c->committed = false;
         if (!err)
@@ -424,10 +439,7 @@ static enum err rounds(struct conn *c, struct fault *why)
         if (err || !dirty)
             return err;
         err = write_rows(c, why);
-        size_t left = 0;
-        for (size_t i = 0; i < c->n_slots; i++)
-            left += !c->slots[i].settled;
-        if (err || left == 0)
+        if (err || left_of(c) == 0)
             return err;
     }
     return fault_set(why, ERR_BUSY, "others were quicker %d times", SQL_ROUNDS);
@@ -448,6 +460,8 @@ static enum err run_batch(struct conn *c, struct fault *why)
     bool reads = only_reads(c);
     c->committed = false;
     enum err err = reads ? OK : engine->begin(c->sql, true, why);
+    if (!err && c->store->texts[T_TICK])
+        err = sql_straight(c, why);
     if (!err)
         err = rounds(c, why);
     if (!err && !reads && !c->committed)

@@ -58,10 +58,12 @@ struct sql_call {
     bool once;    /* text may be gone afterwards: do not remember it */
     bool foreign; /* an application's own: numbers may stand for columns of any type, rows are not
                      wanted, and nothing is known of what it does */
-    /* The same over a set, for an engine that makes one statement of several such calls: in place
-     * of each value stands an array, and the keys (the one BLOB among the values) of the rows that
-     * were written come back. NULL: there is none. */
+    /* The same over a set, for an engine that makes one statement of several such calls; how the
+     * values stand in it is the engine's own (pg_set.c, mariadb_text.c). NULL: there is none. */
     const char *many;
+    /* Several such in a row may be counted together: `changed` is 1 for each of them, or 0 for all
+     * where one has changed nothing. */
+    bool counted_together;
     struct sql_value params[SQL_PARAMS_MAX];
     size_t n_params;
 
@@ -129,6 +131,15 @@ struct sql_engine {
     /* `many` of insert_claim, and of the UPDATE in sql_text.c with its eleven values; may be NULL.
      */
     const char *insert_many, *update_many;
+    /* Straight writes (sql_straight.c), all of them or none. They reckon from the server's clock as
+     * `tick` has read it, which stays in the session.
+     *     tick: SELECT clock, birth.
+     *     straight_claim: inserts, unless the id is there: id, name, state, token, until_ms and
+     * keep_ms (as so long from now), fingerprint. The fence is the clock in microseconds.
+     *     straight_finish: keep_ms stays if it is ? to ? from now, else it is ? from now; until_ms
+     * is ? from now, the state ?; where that was ? or ?, and id and token are these.
+     *     straight_finish_many: `many` of it; may be NULL. */
+    const char *tick, *straight_claim, *straight_finish, *straight_finish_many;
     /* A statement that commits, to go last with those that `run` gets: where one before it fails it
      * is not run. NULL: a commit is a trip of its own. */
     const char *commit_text;

@@ -3,6 +3,7 @@
  *     sql_text.c     the statements, with the names of this store's tables in them
  *     sql_open.c     opening, tables, birth, connections, the keeper of takeover
  *     sql.c          batches: read the rows, decide, write by compare-and-set, commit once
+ *     sql_straight.c what needs no reading first
  *     sql_sweep.c    forgetting what has ended
  *     sql_txn.c      marks in the caller's transaction
  *     sql_place.c    places in queues, with what is done beyond them
@@ -33,7 +34,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SQL_CALLS   32  /* statements handed to an engine at once */
+#define SQL_CALLS   64  /* statements handed to an engine at once */
 #define SQL_ROUNDS  16  /* how often a lost race is run again */
 #define SQL_READ_IN 12  /* ids read by one statement */
 #define SWEEP_ROWS  100 /* by one transaction */
@@ -78,6 +79,10 @@ enum sql_name {
     T_INSERT_MANY, /* this and what follows: the engine's; NULL where it has none */
     T_UPDATE_MANY,
     T_COMMIT,
+    T_TICK,
+    T_STRAIGHT_CLAIM,
+    T_STRAIGHT_FINISH,
+    T_STRAIGHT_FINISH_MANY,
     T_COUNT,
 };
 
@@ -148,8 +153,10 @@ int64_t value_int(const struct sql_value *value); /* 0 if it is none */
 
 /* Before anything else is done: a connection older than the last sql_accept is made anew. */
 must_check enum err conn_fresh(struct conn *c, struct fault *why);
-/* Adds the question for clock and birth; conn_born judges the answer after conn_flush. */
+/* Adds the question for clock and birth; conn_born judges the answer after conn_flush. conn_tick is
+ * the same for straight writes. */
 must_check enum err conn_ask_clock(struct conn *c, struct fault *why);
+must_check enum err conn_tick(struct conn *c, struct fault *why);
 must_check enum err conn_born(struct conn *c, struct fault *why);
 /* The server's clock as far as this connection knows; false: it does not. */
 bool conn_guess_now(const struct conn *c, int64_t *out);
@@ -165,6 +172,11 @@ void slot_read(struct slot *slot, const struct sql_value *columns, size_t n);
 must_check enum err slot_insert(struct conn *c, struct slot *slot, struct fault *why);
 must_check enum err slot_update(struct conn *c, struct slot *slot, struct fault *why);
 int64_t add_ms(int64_t a, int64_t b); /* stays within bounds */
+
+/* Settles what it can of a batch. */
+must_check enum err sql_straight(struct conn *c, struct fault *why);
+/* The state that the row of a new claim has. */
+int64_t claim_state(const struct conn *c, const struct op *op);
 
 must_check enum err sql_sweep(struct conn *c, struct op *op, struct fault *why);
 must_check enum err sql_plain_run(struct conn *c, struct op *const *ops, size_t n,

@@ -96,16 +96,26 @@ static bool row_clock(void *user, const struct sql_value *columns, size_t n)
     return false;
 }
 
-enum err conn_ask_clock(struct conn *c, struct fault *why)
+static enum err ask_clock(struct conn *c, enum sql_name name, struct fault *why)
 {
     struct sql_call *call;
-    enum err err = conn_add(c, T_CLOCK, NULL, &call, why);
+    enum err err = conn_add(c, name, NULL, &call, why);
     if (err)
         return err;
     c->birth = 0;
     call->row = row_clock;
     call->user = c;
     return OK;
+}
+
+enum err conn_ask_clock(struct conn *c, struct fault *why)
+{
+    return ask_clock(c, T_CLOCK, why);
+}
+
+enum err conn_tick(struct conn *c, struct fault *why)
+{
+    return ask_clock(c, T_TICK, why);
 }
 
 enum err conn_born(struct conn *c, struct fault *why)

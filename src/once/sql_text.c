@@ -137,13 +137,19 @@ char *sql_text(const struct sql_engine *engine, const char *table, const char *t
 enum err sql_texts_make(struct store *store)
 {
     const struct sql_engine *engine = store->engine;
+    const char *const own[T_COUNT] = {
+        [T_INSERT] = engine->insert_claim,
+        [T_MARK] = engine->insert_mark,
+        [T_INSERT_MANY] = engine->insert_many,
+        [T_UPDATE_MANY] = engine->update_many,
+        [T_COMMIT] = engine->commit_text,
+        [T_TICK] = engine->tick,
+        [T_STRAIGHT_CLAIM] = engine->straight_claim,
+        [T_STRAIGHT_FINISH] = engine->straight_finish,
+        [T_STRAIGHT_FINISH_MANY] = engine->straight_finish_many,
+    };
     for (int i = 0; i < T_COUNT; i++) {
-        const char *text = i == T_INSERT        ? engine->insert_claim
-                           : i == T_MARK        ? engine->insert_mark
-                           : i == T_INSERT_MANY ? engine->insert_many
-                           : i == T_UPDATE_MANY ? engine->update_many
-                           : i == T_COMMIT      ? engine->commit_text
-                                                : texts[i];
+        const char *text = i < T_INSERT_MANY && texts[i] ? texts[i] : own[i];
         if (!text)
             continue;
         store->texts[i] = sql_text(engine, store->settings.table, text);

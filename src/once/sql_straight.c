@@ -1,0 +1,117 @@
+/* sql_straight.c - claims and finishes that are written without reading first.
+ *
+ * Nearly every claim is of a key that nobody has, and nearly every finish of a claim that is one's
+ * own still. So these are written as if it were so, each by a statement that does nothing where it
+ * is not:
+ *
+ *     claim     INSERT, unless the id is there
+ *     finish    UPDATE, where it is claimed by this token
+ *
+ * Clock and birth are read by the same round trip, and the statements reckon with that clock. An
+ * operation whose statement has changed nothing is read and decided like all others; so are those
+ * that were counted together with it, which is no harm: of a claim or a finish that was made
+ * already the rules say that it is.
+ */
+#include "once/sql_int.h"
+
+#include "once.h"
+
+#define LONG_MS (INT64_MAX / 8) /* a sum of three is in bounds */
+
+static bool fits(int64_t ms)
+{
+    return ms >= 0 && ms < LONG_MS;
+}
+
+static bool is_straight(const struct slot *slot)
+{
+    const struct op *op = slot->op;
+    return fits(op->retention_ms) &&
+           (op->kind == OP_FINISH || (op->kind == OP_CLAIM && fits(op->expiry_ms)));
+}
+
+static enum err add_claim(struct conn *c, struct slot *slot, struct fault *why)
+{
+    const struct op *op = slot->op;
+    struct sql_call *call;
+    enum err err = conn_add(c, T_STRAIGHT_CLAIM, slot, &call, why);
+    if (err)
+        return err;
+    call->counted_together = true;
+    call_bytes(call, op->id, ONCE_ID_SIZE);
+    call_text(call, op->name);
+    call_int(call, claim_state(c, op));
+    call_int(call, (int64_t)op->token);
+    call_int(call, op->expiry_ms);
+    call_int(call, op->expiry_ms + op->retention_ms);
+    call_int(call, (int64_t)op->fingerprint);
+    return OK;
+}
+
+static enum err add_finish(struct conn *c, struct slot *slot, struct fault *why)
+{
+    const struct op *op = slot->op;
+    struct sql_call *call;
+    enum err err = conn_add(c, T_STRAIGHT_FINISH, slot, &call, why);
+    if (err)
+        return err;
+    call->counted_together = true;
+    call->many = c->store->texts[T_STRAIGHT_FINISH_MANY];
+    call_int(call, op->retention_ms); /* the same as keep_ms() in sql.c */
+    call_int(call, op->retention_ms + op->retention_ms / KEEP_LONGER);
+    call_int(call, op->retention_ms);
+    call_int(call, op->retention_ms);
+    call_int(call, ONCE_CONSUMED);
+    call_int(call, ONCE_CONSUMING);
+    call_int(call, ROW_WATCHED);
+    call_bytes(call, op->id, ONCE_ID_SIZE);
+    call_int(call, (int64_t)op->token);
+    return OK;
+}
+
+static enum err add_all(struct conn *c, enum op_kind kind, size_t *n, struct fault *why)
+{
+    enum err err = OK;
+    for (size_t i = 0; !err && i < c->n_slots; i++) {
+        struct slot *slot = &c->slots[i];
+        if (slot->op->kind != kind || !is_straight(slot))
+            continue;
+        slot->changed = 0;
+        if ((*n)++ == 0)
+            err = conn_tick(c, why);
+        if (!err)
+            err = kind == OP_CLAIM ? add_claim(c, slot, why) : add_finish(c, slot, why);
+    }
+    return err;
+}
+
+/* It was as it nearly always is: the rules say what that means. */
+static void settle(const struct conn *c, struct slot *slot)
+{
+    struct op *op = slot->op;
+    slot->before = (struct stored){.state = ONCE_ABSENT};
+    if (op->kind == OP_FINISH)
+        slot->before = (struct stored){.state = ONCE_CONSUMING, .token = op->token};
+    (void)decide(&slot->before, c->now_ms, false, op, &slot->after);
+    invariant(op->outcome == OUT_OK);
+    slot->settled = true;
+}
+
+enum err sql_straight(struct conn *c, struct fault *why)
+{
+    size_t n = 0;
+    enum err err = add_all(c, OP_CLAIM, &n, why);
+    if (!err)
+        err = add_all(c, OP_FINISH, &n, why);
+    if (err || n == 0)
+        return err;
+    err = conn_flush(c, why);
+    if (!err || err == ERR_INVALID) /* without a birth there is no clock to insert */
+        err = conn_born(c, why) == OK ? err : ERR_STALE;
+    for (size_t i = 0; !err && i < c->n_slots; i++) {
+        struct slot *slot = &c->slots[i];
+        if (is_straight(slot) && slot->changed > 0)
+            settle(c, slot);
+    }
+    return err;
+}
