@@ -26,41 +26,17 @@ static const struct opt list_options[] = {
     {NULL},
 };
 
-/* What is left of n queues, by their marks. */
-static int64_t left_of(const struct admin_topic_stats *stats, const int64_t *marks)
-{
-    int64_t left = 0;
-    for (size_t i = 0; i < stats->n; i++) {
-        const struct admin_queue_stats *q = &stats->queues[i];
-        int64_t from = marks[i] > q->min ? marks[i] : q->min;
-        left += q->max > from ? q->max - from : 0;
-    }
-    return left;
-}
-
 static int list_print(struct cli *cli, const struct admin_cluster *cluster,
                       const struct admin_topic_stats *stats, size_t n)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += stats[i].n;
-    struct omq_queue *queues = admin_alloc(cli, total + 1, sizeof *queues);
-    int64_t *marks = admin_alloc(cli, total + 1, sizeof *marks);
-    total = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < stats[i].n; k++)
-            queues[total++] = (struct omq_queue){stats[i].topic, stats[i].queues[k].broker,
-                                                 stats[i].queues[k].queue};
-    int status = box_marks_ask(cli, cluster, queues, total, marks);
-    total = 0;
+    int64_t *left = admin_alloc(cli, n, sizeof *left);
+    int status = box_left(cli, cluster, stats, n, left);
     for (size_t i = 0; !status && i < n; i++) {
-        int64_t left = left_of(&stats[i], marks + total);
-        total += stats[i].n;
-        if (left == 0 && !(arg_has(cli, "all") && stats[i].messages > 0))
+        if (left[i] == 0 && !(arg_has(cli, "all") && stats[i].messages > 0))
             continue;
         row_begin(cli);
         put_text(cli, "group", stats[i].topic + DLQ_PREFIX.len);
-        put_number(cli, "left", left);
+        put_number(cli, "left", left[i]);
         put_number(cli, "letters", stats[i].messages);
         put_number(cli, "last_ms", stats[i].last_ms);
         row_end(cli);

@@ -57,6 +57,40 @@ int box_marks_ask(struct cli *cli, const struct admin_cluster *on, const struct 
     return status;
 }
 
+/* What is left of a topic's queues, by their marks. */
+static int64_t left_of(const struct admin_topic_stats *stats, const int64_t *marks)
+{
+    int64_t left = 0;
+    for (size_t i = 0; i < stats->n; i++) {
+        const struct admin_queue_stats *q = &stats->queues[i];
+        int64_t from = marks[i] > q->min ? marks[i] : q->min;
+        left += q->max > from ? q->max - from : 0;
+    }
+    return left;
+}
+
+int box_left(struct cli *cli, const struct admin_cluster *on, const struct admin_topic_stats *stats,
+             size_t n, int64_t *left)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += stats[i].n;
+    struct omq_queue *queues = admin_alloc(cli, total + 1, sizeof *queues);
+    int64_t *marks = admin_alloc(cli, total + 1, sizeof *marks);
+    total = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < stats[i].n; k++)
+            queues[total++] = (struct omq_queue){stats[i].topic, stats[i].queues[k].broker,
+                                                 stats[i].queues[k].queue};
+    int status = box_marks_ask(cli, on, queues, total, marks);
+    total = 0;
+    for (size_t i = 0; !status && i < n; i++) {
+        left[i] = left_of(&stats[i], marks + total);
+        total += stats[i].n;
+    }
+    return status;
+}
+
 int box_mark(struct box *box)
 {
     struct cli *cli = box->cli;

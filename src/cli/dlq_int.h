@@ -44,6 +44,9 @@ int box_mark(struct box *box);
 /* The marks of n queues, -1: there is none. */
 int box_marks_ask(struct cli *cli, const struct admin_cluster *on, const struct omq_queue *queues,
                   size_t n, int64_t *marks);
+/* How many letters of n topics %DLQ%… are not settled, by the marks. */
+int box_left(struct cli *cli, const struct admin_cluster *on, const struct admin_topic_stats *stats,
+             size_t n, int64_t *left);
 /* The groups of the command: its argument, or with --all all that have dead letters. */
 int box_groups(struct cli *cli, struct admin_names *out);
 

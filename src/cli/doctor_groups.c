@@ -3,6 +3,7 @@
  *
  * Whether a lag grows takes two looks with some time between them; members are asked in that time.
  */
+#include "cli/dlq_int.h"
 #include "cli/doctor_int.h"
 #include "cli/out_int.h"
 #include "remoting/codes.h"
@@ -142,14 +143,19 @@ static void dead_check(struct doctor *d)
     struct admin_topic_stats *stats = NULL;
     if (dead.n > 0 && admin_none(admin_topic_stats(d->cli, &d->up, dead.names, dead.n, &stats)))
         return;
+    int64_t *left = admin_alloc(d->cli, dead.n, sizeof *left);
+    if (dead.n > 0 && box_left(d->cli, &d->up, stats, dead.n, left))
+        return;
     check_begin(d, "group.dead_letters");
     for (size_t i = 0; i < dead.n; i++)
-        if (stats[i].messages > 0)
+        if (left[i] > 0)
             wrong(d, HEALTH_WARN, dead.names[i] + 5,
-                  "oncemq dlq list GROUP shows them, oncemq dlq resend GROUP sends them again",
-                  "%lld messages were given up and are in its dead letters",
-                  (long long)stats[i].messages);
-    check_end(d, "there are no dead letters");
+                  "oncemq dlq show GROUP shows them, oncemq dlq resend GROUP sends them again, "
+                  "oncemq dlq drop "
+                  "GROUP passes over them",
+                  "%lld messages were given up and wait among its dead letters",
+                  (long long)left[i]);
+    check_end(d, "there are no dead letters that are not settled");
 }
 
 /* ---- subscriptions ---- */
