@@ -27,7 +27,7 @@ report 'layers, sizes, words (tools/tidy.py)' $?
 tools/format.sh --check
 report 'form of the C (clang-format)' $?
 
-all_files | xargs -0 grep -lE --null '^#!(/usr)?/bin/(env )?(ba)?sh' | xargs -0 -r shellcheck
+all_files ':!*.md' | xargs -0 grep -lE --null '^#!(/usr)?/bin/(env )?(ba)?sh' | xargs -0 -r shellcheck
 report 'shell scripts (shellcheck)' $?
 
 all_files '*.py' | xargs -0 -r python3 -c '

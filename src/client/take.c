@@ -1,8 +1,8 @@
 /* take.c - batches for those who take them themselves, and finish them when they like. */
 #include "client/consumer_int.h"
 
-#define REST_MAX_MS 3600000 /* a message that is put off stays here no longer without being seen   \
-                             */
+/* A message that is put off stays here no longer without being seen. */
+#define REST_MAX_MS 3600000
 
 bool consumer_entered(struct omq_consumer *consumer)
 {
