@@ -285,17 +285,24 @@ must_check bool batch_over(struct omq_batch *batch);
  * both. */
 must_check enum err work_direct(struct omq_consumer *consumer, struct held *held,
                                 struct asked_later *asked);
-void held_finish(struct lane *lane, struct held *held); /* loop: lets it go, whatever came of it */
-void held_wait(const struct lane *lane, struct held *held); /* loop: it stays, without an attempt */
-/* Loop: makes it a dead letter, then acknowledges it. False: not now. */
-bool work_bury(struct lane *lane, struct held *held);
 void work_give(struct lane *lane); /* loop: what may be given away now */
-void work_expire(struct omq_consumer *consumer);
 /* Loop: takes back what nobody has begun, of a lane or (NULL) of all. What was acknowledged before
  * is not taken back: nobody else would get it. */
 void work_recall(struct omq_consumer *consumer, const struct lane *lane);
 /* Loop: closing has waited long enough. False: not for all; to be called again in a moment. */
 must_check bool work_abandon(struct omq_consumer *consumer);
+
+/* ---- what becomes of a message: back.c; loop ---- */
+
+void held_forget(struct lane *lane, struct held *held);     /* out of the lane, but not freed */
+void held_finish(struct lane *lane, struct held *held);     /* the same, and freed */
+void held_wait(const struct lane *lane, struct held *held); /* it stays, without an attempt */
+/* Its handler is done: goes by its outcome. True: an attempt has failed. */
+bool held_over(struct lane *lane, struct held *held);
+/* Makes it a dead letter, then acknowledges it. False: not now. */
+bool work_bury(struct lane *lane, struct held *held);
+/* Gives back what handlers take too long for. */
+void work_expire(struct omq_consumer *consumer);
 
 /* ---- offsets.c, rebalance.c ---- */
 
