@@ -53,6 +53,10 @@ struct vfs_calls {
                       struct fault *why);
     /* All n bytes; ERR_RANGE if the file ends before. */
     enum err (*read)(struct vfs_file *f, uint64_t at, void *into, size_t n, struct fault *why);
+    /* Where, from `at` on, something was written, as far as the disk knows: in front of it there
+     * are zeros that need not be read. The file's size when there is nothing. NULL: nobody knows.
+     */
+    uint64_t (*next_data)(struct vfs_file *f, uint64_t at);
     enum err (*sync)(struct vfs_file *f, struct fault *why); /* fdatasync */
     /* Brings some bytes to the disk, waits for them and forgets them in memory, but promises
      * nothing: it leaves less to do for a later sync. */

@@ -208,6 +208,17 @@ static enum err posix_read(struct vfs_file *f, uint64_t at, void *into, size_t n
     return OK;
 }
 
+/* A file system that cannot tell says that everything was. */
+static uint64_t posix_next_data(struct vfs_file *f, uint64_t at)
+{
+    struct stat s;
+    off_t found = lseek(f->fd, (off_t)at, SEEK_DATA);
+    if (found >= 0)
+        return (uint64_t)found;
+    return errno == ENXIO && fstat(f->fd, &s) == 0 && (uint64_t)s.st_size > at ? (uint64_t)s.st_size
+                                                                               : at;
+}
+
 static enum err posix_sync(struct vfs_file *f, struct fault *why)
 {
     if (AGAIN(fdatasync(f->fd)) < 0)
@@ -364,6 +375,7 @@ static const struct vfs_calls posix_calls = {
     .resize = posix_resize,
     .write = posix_write,
     .read = posix_read,
+    .next_data = posix_next_data,
     .sync = posix_sync,
     .push = posix_push,
     .map = posix_map,

@@ -319,6 +319,22 @@ static void lists_renames_and_removes(void **state)
     assert_int_equal(v->calls->remove(v, "q", NULL), ERR_NOT_FOUND);
 }
 
+/* What was never written is skipped; what was is never. */
+static void finds_what_was_written(void **state)
+{
+    (void)state;
+    struct vfs_file *f = opened("sparse", VFS_CREATE);
+    uint64_t far = 64u << 20;
+    assert_int_equal(v->calls->resize(f, 2 * far, NULL), OK);
+    put(f, far, "here");
+    assert_true(v->calls->next_data(f, 0) <= far);
+    assert_int_equal(v->calls->next_data(f, far + 1), far + 1);
+    uint64_t behind = v->calls->next_data(f, far + (far / 2));
+    assert_true(behind == 2 * far || behind == far + (far / 2)); /* where it cannot be told */
+    assert_int_equal(v->calls->next_data(f, 2 * far), 2 * far);
+    v->calls->close(f);
+}
+
 /* ---- whole files ---- */
 
 static void reads_whole_files_up_to_a_size(void **state)
@@ -474,6 +490,7 @@ int main(void)
         CASE(makes_folders_with_parents),
         CASE(lists_renames_and_removes),
         CASE(tells_the_space_on_the_disk),
+        CASE(finds_what_was_written),
         CASE(reads_whole_files_up_to_a_size),
         CASE(replacing_keeps_the_old_one_aside),
         CASE(replacing_leaves_old_or_new_whatever_fails),

@@ -20,6 +20,7 @@
 #define CONNECTIONS_HELP "connections, each with a client of its own; 1"
 #define RATE_HELP                                                                                  \
     "messages a second in all; latency counts from when each was due. Default: no limit"
+#define RAW_HELP      "bare sockets instead of the client library, which costs more than a broker"
 #define INTERVAL_HELP "of progress and of points over time; 1s, with --plot 200ms"
 
 static const struct opt send_options[] = {
@@ -34,6 +35,8 @@ static const struct opt send_options[] = {
     {"count", OPT_NUMBER, "N", "end after so many messages, in whole batches"},
     {"duration", OPT_DURATION, "TIME", "measure so long; 10s", .letter = 'd'},
     {"warmup", OPT_DURATION, "TIME", "load before it counts; 1s, with --count none"},
+    {"raw", OPT_SWITCH, NULL, RAW_HELP},
+    {"header", OPT_CHOICE, "FORM", "raw: headers of requests; json", "json|binary"},
     {"interval", OPT_DURATION, "TIME", INTERVAL_HELP},
     {"plot", OPT_TEXT, "FILE", "draw latency and throughput over time into an SVG file"},
     {NULL},
@@ -48,6 +51,8 @@ static const struct opt consume_options[] = {
     {"batch", OPT_NUMBER, "N", "messages that one pull asks for; 32"},
     {"count", OPT_NUMBER, "N", "messages to write first, and to take; 100k"},
     {"duration", OPT_DURATION, "TIME", "end after this time at the latest", .letter = 'd'},
+    {"raw", OPT_SWITCH, NULL, RAW_HELP},
+    {"header", OPT_CHOICE, "FORM", "raw: headers of requests; json", "json|binary"},
     {"interval", OPT_DURATION, "TIME", INTERVAL_HELP},
     {"plot", OPT_TEXT, "FILE", "draw latency and throughput over time into an SVG file"},
     {NULL},
@@ -217,6 +222,10 @@ static int bench_topics(struct cli *cli, enum load_kind kind)
     b.load.topics = (unsigned)arg_number(cli, "topics", 1);
     b.load.topic = topic;
     b.load.group = BENCH_GROUP;
+    b.load.raw = arg_has(cli, "raw");
+    b.load.binary = strcmp(arg_text(cli, "header", "json"), "binary") == 0;
+    if (b.load.binary && !b.load.raw)
+        return cli_fail(cli, STATUS_USAGE, "add --raw", "the library chooses its headers itself");
     if (!topic) {
         (void)snprintf(b.topic, sizeof b.topic, "oncemq-bench-%" PRId64 "-%ld", now_ms(),
                        (long)getpid());

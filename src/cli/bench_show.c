@@ -43,6 +43,7 @@ const struct column bench_columns[] = {
     {"batch", COLUMN_NUMBER, NULL, "messages of one request"},
     {"size", COLUMN_NUMBER, NULL, "bytes of a body"},
     {"rate", COLUMN_REAL, NULL, "messages a second that were wanted; null: as many as can be"},
+    {"raw", COLUMN_BOOL, NULL, "bare sockets, no client library"},
     {"begin", COLUMN_TIME, NULL, "when measuring began"},
     {"seconds", COLUMN_REAL, "Seconds", "measured"},
     {"stopped", COLUMN_BOOL, NULL, "it was interrupted"},
@@ -198,6 +199,7 @@ static void put_settings(struct cli *cli, const struct load_options *given)
     if (o.kind != LOAD_ONCE) {
         put_text(cli, "topic", o.topic);
         put_number(cli, "topics", o.topics);
+        put_bool(cli, "raw", o.raw);
     }
     put_number(cli, "connections", o.connections);
     put_number(cli, "inFlight", o.in_flight);

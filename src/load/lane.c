@@ -16,6 +16,7 @@ void span_add(struct span *into, const struct span *from)
     for (int i = 0; i < LOAD_TIMES; i++)
         histogram_merge(&into->times[i], &from->times[i]);
     into->messages += from->messages;
+    into->warm += from->warm;
     into->failures += from->failures;
     into->sent += from->sent;
     into->out_of_row += from->out_of_row;
@@ -28,7 +29,8 @@ void span_clear(struct span *span)
     for (int i = 0; i < LOAD_TIMES; i++)
         if (span->times[i].count > 0)
             span->times[i] = (struct histogram){0};
-    span->messages = span->failures = span->sent = span->out_of_row = span->last_ns = 0;
+    span->messages = span->warm = span->failures = span->sent = span->out_of_row = span->last_ns =
+        0;
 }
 
 /* ---- life ---- */
@@ -115,12 +117,11 @@ bool lane_wait(struct lane *lane, uint64_t *due_ns)
 
 /* ---- the tally ---- */
 
-/* Where to record; NULL: it was of the warming, and that is over. */
+/* Where to record; NULL: it was due while warming. */
 static struct span *span_of(struct lane *lane, uint64_t due_ns, uint64_t now_ns)
 {
     room_held(&lane->tally.room);
-    const struct run *run = lane->run;
-    if (due_ns < run->from_ns && now_ns >= run->from_ns)
+    if (due_ns < lane->run->from_ns)
         return NULL;
     struct span *span = &lane->tally.sides[lane->tally.side];
     span->last_ns = now_ns > span->last_ns ? now_ns : span->last_ns;
@@ -139,13 +140,15 @@ void lane_messages(struct lane *lane, uint64_t due_ns, uint64_t now_ns, uint64_t
     struct span *span = span_of(lane, due_ns, now_ns);
     if (span)
         span->messages += n;
+    else
+        lane->tally.sides[lane->tally.side].warm += n;
 }
 
 void lane_sent(struct lane *lane, uint64_t due_ns, uint64_t n)
 {
-    if (due_ns < lane->run->from_ns)
-        return;
     struct span *span = span_of(lane, due_ns, due_ns);
+    if (!span)
+        return;
     span->sent += n;
     atomic_fetch_add_explicit(&lane->run->acked, n, memory_order_relaxed);
 }

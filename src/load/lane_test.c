@@ -129,6 +129,7 @@ static void times_count_from_when_they_were_due_and_not_while_warming(void **sta
     room_leave(&lane.tally.room);
     lane_collect(&lane, span);
     assert_int_equal(span->messages, 1);
+    assert_int_equal(span->warm, 1);
     assert_int_equal(span->failures, 1);
     assert_int_equal(span->times[LOAD_TOOK].count, 1);
     assert_int_equal(span->times[LOAD_TOOK].most, 500 * MS);

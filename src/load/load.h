@@ -86,6 +86,9 @@ struct load_options {
     uint64_t warm_ms;
     uint64_t interval_ms; /* of progress and of points; 1,000 */
     uint64_t fill;        /* LOAD_CONSUME: writes so many first; 0: takes what is there */
+    bool raw;             /* bare sockets instead of clients, so that the library is not measured:
+                             raw_int.h. Not for LOAD_ONCE, TLS and signed requests */
+    bool binary;          /* raw: binary headers instead of JSON */
 
     const struct once_options *once; /* LOAD_ONCE: required. `key` is ours */
     unsigned repeats;                /* LOAD_ONCE: how often a key comes again */

@@ -30,6 +30,7 @@ struct run;
 struct span {
     struct histogram times[LOAD_TIMES];
     uint64_t messages, failures, sent, out_of_row;
+    uint64_t warm;    /* messages that were due while warming: for progress alone */
     uint64_t last_ns; /* when the last one was done */
 };
 void span_add(struct span *into, const struct span *from);

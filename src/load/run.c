@@ -1,5 +1,5 @@
 /* run.c - a run from its options to its result: phases, the clock of the intervals, sums. */
-#include "load/load_int.h"
+#include "load/raw_int.h"
 
 #include "base/dice.h"
 #include "msg/msg.h"
@@ -61,9 +61,12 @@ static enum err options_check(const struct load_options *options, struct fault *
     if (sends && o.batch > 1 && (uint64_t)o.batch * o.size > LOAD_SIZE_MAX)
         return fault_set(why, ERR_INVALID, "a batch of %u times %u bytes is more than %u", o.batch,
                          o.size, LOAD_SIZE_MAX);
-    uint64_t hands = o.kind == LOAD_ONCE    ? o.in_flight
-                     : sends && o.batch > 1 ? (uint64_t)o.in_flight * o.connections
-                                            : 0;
+    if (o.raw && (o.kind == LOAD_ONCE || o.client->tls || o.client->access_key))
+        return fault_set(why, ERR_INVALID,
+                         "a raw load knows neither TLS, nor signed requests, nor stores of claims");
+    uint64_t hands = o.kind == LOAD_ONCE              ? o.in_flight
+                     : sends && !o.raw && o.batch > 1 ? (uint64_t)o.in_flight * o.connections
+                                                      : 0;
     if (hands > LOAD_HANDS_MAX)
         return fault_set(why, ERR_INVALID, "%llu threads would be needed, and %d may be",
                          (unsigned long long)hands, LOAD_HANDS_MAX);
@@ -83,7 +86,6 @@ struct measuring {
     struct span *all, *now;
     enum load_phase phase;
     uint64_t phase_ns;  /* when it began */
-    uint64_t warm;      /* messages of the warming so far */
     uint64_t ticked_ns; /* when the last point ended */
     double cpu_s;       /* when it began to be measured */
     bool counts;        /* it has begun to be */
@@ -123,10 +125,10 @@ static void progress_tell(struct measuring *m, uint64_t now, double span_s)
         .of_seconds = m->phase == LOAD_WARM ? (double)o->warm_ms / 1e3
                       : measures            ? (double)o->run_ms / 1e3
                                             : 0,
-        .messages = m->phase == LOAD_WARM ? m->warm : m->all->messages,
+        .messages = m->phase == LOAD_WARM ? m->all->warm : m->all->messages,
         .of_messages = measures ? all : 0,
         .failures = m->all->failures,
-        .per_second = span_s > 0 ? (double)m->now->messages / span_s : 0,
+        .per_second = span_s > 0 ? (double)(m->now->messages + m->now->warm) / span_s : 0,
         .p50_ns = histogram_at(took, 0.5),
         .p99_ns = histogram_at(took, 0.99),
         .most_ns = took->most,
@@ -165,13 +167,9 @@ static enum err tick(struct measuring *m, uint64_t now, bool point)
     double span_s = (double)(now - m->ticked_ns) / NS_OF_S;
     enum err err = OK;
     collect(m);
-    if (!m->counts) {
-        m->warm += m->now->messages;
-    } else {
-        span_add(m->all, m->now);
-        if (point && span_s > 0)
-            err = point_add(m, now, span_s);
-    }
+    span_add(m->all, m->now);
+    if (point && m->phase != LOAD_WARM && span_s > 0)
+        err = point_add(m, now, span_s);
     progress_tell(m, now, span_s);
     m->ticked_ns = now;
     return err;
@@ -403,11 +401,14 @@ static enum err parts_open(struct run *run, struct fault *why)
     enum err err = OK;
     if (o->kind == LOAD_ONCE)
         err = claims_open(run, next++, why);
+    else if (o->kind != LOAD_CONSUME && o->raw)
+        err = raw_open(run, &role_send, next++, why);
     else if (o->kind != LOAD_CONSUME)
         err = o->batch > 1 ? batches_open(run, next++, why) : senders_open(run, next++, why);
     run->n_parts = err ? 0 : (size_t)(next - run->parts);
     if (!err && (o->kind == LOAD_CONSUME || o->kind == LOAD_E2E))
-        err = readers_open(run, &run->parts[run->n_parts], why);
+        err = o->raw ? raw_open(run, &role_pull, &run->parts[run->n_parts], why)
+                     : readers_open(run, &run->parts[run->n_parts], why);
     if (!err && (o->kind == LOAD_CONSUME || o->kind == LOAD_E2E))
         run->n_parts++;
     return err;

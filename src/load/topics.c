@@ -118,7 +118,8 @@ static enum err topics_make(struct run *run, struct fault *why)
 static enum err queues_find(struct run *run, unsigned topic, size_t *n, struct fault *why)
 {
     struct omq_error error;
-    uint64_t give_up = run_ns(run) + ROUTE_WAIT_NS;
+    bool ours = run->options.kind != LOAD_CONSUME || run->options.fill > 0;
+    uint64_t give_up = run_ns(run) + (ours ? ROUTE_WAIT_NS : 0);
     for (;;) {
         int code =
             omq_topic_queues(run->client, run->topics[topic], &run->queues[topic], n, &error);
@@ -180,7 +181,7 @@ enum err topics_prepare(struct run *run, struct fault *why)
     enum err err = client_make(o, &run->client, why);
     if (!err && o->kind != LOAD_CONSUME)
         err = topics_make(run, why);
-    if (!err && o->kind != LOAD_SEND)
+    if (!err && (o->kind != LOAD_SEND || o->raw))
         err = places_find(run, why);
     return err;
 }

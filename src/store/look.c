@@ -99,11 +99,23 @@ static enum err sight_at(struct look *l, uint64_t position, enum log_sight *out,
     return OK;
 }
 
+/* The rest of the last file is a gigabyte that nobody has written to. */
+static uint64_t data_behind(const struct look *l, uint64_t position)
+{
+    if (!l->vfs->calls->next_data)
+        return position;
+    return l->base + l->vfs->calls->next_data(l->file, position - l->base);
+}
+
 /* The next place behind `at` that may be the start of a record; the file's end: none. */
 static enum err next_start(struct look *l, uint64_t *at, struct fault *why)
 {
     uint64_t from = *at + MAGIC_AT + 1;
     while (from < l->end) {
+        if (!window_has(&l->window, from))
+            from = data_behind(l, from);
+        if (from >= l->end)
+            break;
         enum err err = window_move(l, from, 1, why);
         if (err)
             return err;
