@@ -14,23 +14,23 @@
 static const struct column times_columns[] = {
     {"of", COLUMN_TEXT, "LATENCY", "what took that long"},
     {"count", COLUMN_NUMBER, "COUNT", "how many were measured"},
-    {"minUs", COLUMN_REAL, NULL, "the quickest, in µs"},
-    {"meanUs", COLUMN_REAL, "MEAN µs", "the mean, in µs"},
-    {"p50Us", COLUMN_REAL, "P50 µs", "half of them were quicker, in µs"},
-    {"p90Us", COLUMN_REAL, "P90 µs", "90 of 100 were quicker"},
-    {"p99Us", COLUMN_REAL, "P99 µs", "99 of 100"},
-    {"p999Us", COLUMN_REAL, "P99.9 µs", "999 of 1000"},
-    {"maxUs", COLUMN_REAL, "MAX µs", "the slowest"},
+    {"min_us", COLUMN_REAL, NULL, "the quickest, in µs"},
+    {"mean_us", COLUMN_REAL, "MEAN µs", "the mean, in µs"},
+    {"p50_us", COLUMN_REAL, "P50 µs", "half of them were quicker, in µs"},
+    {"p90_us", COLUMN_REAL, "P90 µs", "90 of 100 were quicker"},
+    {"p99_us", COLUMN_REAL, "P99 µs", "99 of 100"},
+    {"p999_us", COLUMN_REAL, "P99.9 µs", "999 of 1000"},
+    {"max_us", COLUMN_REAL, "MAX µs", "the slowest"},
     {NULL},
 };
 
 static const struct column point_columns[] = {
     {"seconds", COLUMN_REAL, "SECONDS", "since it began: the end of this piece of time"},
-    {"perSecond", COLUMN_REAL, "PER SECOND", "messages a second in it"},
+    {"per_second", COLUMN_REAL, "PER SECOND", "messages a second in it"},
     {"failures", COLUMN_NUMBER, "FAILURES", "in it"},
-    {"p50Us", COLUMN_REAL, "P50 µs", "of what came in it"},
-    {"p99Us", COLUMN_REAL, "P99 µs", "of what came in it"},
-    {"maxUs", COLUMN_REAL, "MAX µs", "of what came in it"},
+    {"p50_us", COLUMN_REAL, "P50 µs", "of what came in it"},
+    {"p99_us", COLUMN_REAL, "P99 µs", "of what came in it"},
+    {"max_us", COLUMN_REAL, "MAX µs", "of what came in it"},
     {NULL},
 };
 
@@ -39,27 +39,27 @@ const struct column bench_columns[] = {
     {"topic", COLUMN_TEXT, "Topic", "or the first part of their names; null for once"},
     {"topics", COLUMN_NUMBER, NULL, "how many"},
     {"connections", COLUMN_NUMBER, NULL, "how many"},
-    {"inFlight", COLUMN_NUMBER, NULL, "places of each connection; for once: threads"},
+    {"in_flight", COLUMN_NUMBER, NULL, "places of each connection; for once: threads"},
     {"batch", COLUMN_NUMBER, NULL, "messages of one request"},
     {"size", COLUMN_NUMBER, NULL, "bytes of a body"},
     {"rate", COLUMN_REAL, NULL, "messages a second that were wanted; null: as many as can be"},
     {"raw", COLUMN_BOOL, NULL, "bare sockets, no client library"},
-    {"begin", COLUMN_TIME, NULL, "when measuring began"},
+    {"begin_ms", COLUMN_TIME, NULL, "when measuring began"},
     {"seconds", COLUMN_REAL, "Seconds", "measured"},
     {"stopped", COLUMN_BOOL, NULL, "it was interrupted"},
     {"messages", COLUMN_NUMBER, "Messages", "that came through"},
-    {"perSecond", COLUMN_REAL, "Per second", "messages"},
-    {"bytesPerSecond", COLUMN_SIZE, "Bytes a second", "of their bodies"},
+    {"per_second", COLUMN_REAL, "Per second", "messages"},
+    {"bytes_per_second", COLUMN_SIZE, "Bytes a second", "of their bodies"},
     {"failures", COLUMN_NUMBER, "Failures", "messages that did not"},
-    {"firstFailure", COLUMN_TEXT, "First failure", "its words"},
+    {"first_failure", COLUMN_TEXT, "First failure", "its words"},
     {"sent", COLUMN_NUMBER, "Acknowledged", "e2e: messages"},
     {"missing", COLUMN_NUMBER, "Missing", "e2e: messages that were acknowledged and did not come"},
-    {"outOfRow", COLUMN_NUMBER, "Out of row",
+    {"out_of_row", COLUMN_NUMBER, "Out of row",
      "consume, e2e: offsets that did not follow the one before in their queue"},
-    {"cpuSeconds", COLUMN_REAL, "Own CPU seconds", "of the generator, while it measured"},
-    {"leftBehind", COLUMN_TEXT, "Left behind", "what is still there"},
+    {"cpu_seconds", COLUMN_REAL, "Own CPU seconds", "of the generator, while it measured"},
+    {"left_behind", COLUMN_TEXT, "Left behind", "what is still there"},
     {"latency", COLUMN_LIST, "In microseconds", "one record for each kind of time", times_columns},
-    {"overTime", COLUMN_LIST, NULL, "one record for each --interval", point_columns},
+    {"over_time", COLUMN_LIST, NULL, "one record for each --interval", point_columns},
     {NULL},
 };
 
@@ -162,13 +162,13 @@ static void put_times(struct cli *cli, const struct load_options *o, const struc
         row_begin(cli);
         put_text(cli, "of", load_times_name(o->kind, (enum load_times)i));
         put_number(cli, "count", (int64_t)h->count);
-        put_real(cli, "minUs", (double)h->least / 1e3);
-        put_real(cli, "meanUs", histogram_mean(h) / 1e3);
-        put_real(cli, "p50Us", (double)histogram_at(h, 0.5) / 1e3);
-        put_real(cli, "p90Us", (double)histogram_at(h, 0.9) / 1e3);
-        put_real(cli, "p99Us", (double)histogram_at(h, 0.99) / 1e3);
-        put_real(cli, "p999Us", (double)histogram_at(h, 0.999) / 1e3);
-        put_real(cli, "maxUs", (double)h->most / 1e3);
+        put_real(cli, "min_us", (double)h->least / 1e3);
+        put_real(cli, "mean_us", histogram_mean(h) / 1e3);
+        put_real(cli, "p50_us", (double)histogram_at(h, 0.5) / 1e3);
+        put_real(cli, "p90_us", (double)histogram_at(h, 0.9) / 1e3);
+        put_real(cli, "p99_us", (double)histogram_at(h, 0.99) / 1e3);
+        put_real(cli, "p999_us", (double)histogram_at(h, 0.999) / 1e3);
+        put_real(cli, "max_us", (double)h->most / 1e3);
         row_end(cli);
     }
     list_close(cli);
@@ -176,16 +176,16 @@ static void put_times(struct cli *cli, const struct load_options *o, const struc
 
 static void put_points(struct cli *cli, const struct load_result *r)
 {
-    list_open(cli, "overTime");
+    list_open(cli, "over_time");
     for (size_t i = 0; i < r->n_points; i++) {
         const struct load_point *p = &r->points[i];
         row_begin(cli);
         put_real(cli, "seconds", p->at_s);
-        put_real(cli, "perSecond", (double)p->messages / p->span_s);
+        put_real(cli, "per_second", (double)p->messages / p->span_s);
         put_number(cli, "failures", (int64_t)p->failures);
-        put_real(cli, "p50Us", (double)p->p50_ns / 1e3);
-        put_real(cli, "p99Us", (double)p->p99_ns / 1e3);
-        put_real(cli, "maxUs", (double)p->most_ns / 1e3);
+        put_real(cli, "p50_us", (double)p->p50_ns / 1e3);
+        put_real(cli, "p99_us", (double)p->p99_ns / 1e3);
+        put_real(cli, "max_us", (double)p->most_ns / 1e3);
         row_end(cli);
     }
     list_close(cli);
@@ -202,7 +202,7 @@ static void put_settings(struct cli *cli, const struct load_options *given)
         put_bool(cli, "raw", o.raw);
     }
     put_number(cli, "connections", o.connections);
-    put_number(cli, "inFlight", o.in_flight);
+    put_number(cli, "in_flight", o.in_flight);
     put_number(cli, "batch", o.batch);
     put_number(cli, "size", o.size);
     if (o.rate > 0)
@@ -213,17 +213,17 @@ static void put_left(struct bench *b, const struct load_result *r, bool deleted)
 {
     struct cli *cli = b->cli;
     if (b->load.kind == LOAD_ONCE && strncmp(b->load.once->store, "memory:", 7) == 0)
-        put_text(cli, "leftBehind", "nothing");
+        put_text(cli, "left_behind", "nothing");
     else if (b->load.kind == LOAD_ONCE)
-        put_format(cli, "leftBehind",
+        put_format(cli, "left_behind",
                    "%" PRIu64 " marks of group " BENCH_GROUP " in the tables or keys " BENCH_TABLE
                    "*, which expire after ten minutes",
                    r->stored);
     else if (b->load.kind != LOAD_ONCE && deleted)
-        put_text(cli, "leftBehind",
+        put_text(cli, "left_behind",
                  "nothing but the log's bytes, until they are too old: its topics were deleted");
     else if (b->load.kind != LOAD_ONCE)
-        put_format(cli, "leftBehind", "%" PRIu64 " messages in topic %s%s", r->stored,
+        put_format(cli, "left_behind", "%" PRIu64 " messages in topic %s%s", r->stored,
                    b->load.topic, b->load.topics > 1 ? "-*" : "");
 }
 
@@ -233,23 +233,23 @@ void bench_put(struct bench *b, const struct load_result *r, bool deleted)
     enum load_kind kind = b->load.kind;
     row_begin(cli);
     put_settings(cli, &b->load);
-    put_number(cli, "begin", r->begin_ms);
+    put_number(cli, "begin_ms", r->begin_ms);
     put_real(cli, "seconds", r->seconds);
     put_bool(cli, "stopped", r->stopped);
     put_number(cli, "messages", (int64_t)r->messages);
-    put_real(cli, "perSecond", r->seconds > 0 ? (double)r->messages / r->seconds : 0);
-    put_number(cli, "bytesPerSecond",
+    put_real(cli, "per_second", r->seconds > 0 ? (double)r->messages / r->seconds : 0);
+    put_number(cli, "bytes_per_second",
                r->seconds > 0 ? (int64_t)((double)r->bytes / r->seconds) : 0);
     put_number(cli, "failures", (int64_t)r->failures);
     if (r->failure[0])
-        put_text(cli, "firstFailure", r->failure);
+        put_text(cli, "first_failure", r->failure);
     if (kind == LOAD_E2E) {
         put_number(cli, "sent", (int64_t)r->sent);
         put_number(cli, "missing", (int64_t)r->missing);
     }
     if (kind == LOAD_E2E || kind == LOAD_CONSUME)
-        put_number(cli, "outOfRow", (int64_t)r->out_of_row);
-    put_real(cli, "cpuSeconds", r->cpu_seconds);
+        put_number(cli, "out_of_row", (int64_t)r->out_of_row);
+    put_real(cli, "cpu_seconds", r->cpu_seconds);
     put_left(b, r, deleted);
     put_times(cli, &b->load, r);
     put_points(cli, r);

@@ -49,21 +49,21 @@ static const struct column check_columns[] = {
     {"state", COLUMN_STATE, "State", "bad: something is damaged"},
     {"damages", COLUMN_NUMBER, "Damage", "findings of that grade"},
     {"notes", COLUMN_NUMBER, "Notes", "findings of that grade"},
-    {"cleanStop", COLUMN_BOOL, "Last stop clean",
+    {"clean_stop", COLUMN_BOOL, "Last stop clean",
      "else the next start verifies the end of the log"},
     {"records", COLUMN_NUMBER, "Records", "messages of the log that were read and are whole"},
     {"bytes", COLUMN_SIZE, "Bytes", "of those"},
-    {"logFiles", COLUMN_NUMBER, "Log files", "how many"},
-    {"logFileSize", COLUMN_SIZE, "Log file size", "of each"},
-    {"logFirst", COLUMN_NUMBER, "Log begins at", "position of its first byte"},
-    {"logEnd", COLUMN_NUMBER, "Log ends at", "position behind its last message"},
+    {"log_files", COLUMN_NUMBER, "Log files", "how many"},
+    {"log_file_size", COLUMN_SIZE, "Log file size", "of each"},
+    {"log_first", COLUMN_NUMBER, "Log begins at", "position of its first byte"},
+    {"log_end", COLUMN_NUMBER, "Log ends at", "position behind its last message"},
     {"queues", COLUMN_NUMBER, "Queues", "how many have files"},
     {"units", COLUMN_NUMBER, "Units", "places of messages in queues"},
-    {"queueFileSize", COLUMN_SIZE, "Queue file size", "of each"},
-    {"indexFiles", COLUMN_NUMBER, "Index files", "how many"},
-    {"indexEntries", COLUMN_NUMBER, "Keys", "in the index"},
-    {"timerFiles", COLUMN_NUMBER, "Timer files", "how many"},
-    {"timerUnits", COLUMN_NUMBER, "Timers", "in those"},
+    {"queue_file_size", COLUMN_SIZE, "Queue file size", "of each"},
+    {"index_files", COLUMN_NUMBER, "Index files", "how many"},
+    {"index_entries", COLUMN_NUMBER, "Keys", "in the index"},
+    {"timer_files", COLUMN_NUMBER, "Timer files", "how many"},
+    {"timer_units", COLUMN_NUMBER, "Timers", "in those"},
     {"findings", COLUMN_LIST, "Findings", "at most 1000; the numbers above count all",
      finding_columns},
     {NULL},
@@ -116,19 +116,19 @@ static void check_sums(struct cli *cli, const struct check_summary *s)
                    {"notes", s->notes},
                    {"records", s->records},
                    {"bytes", s->bytes},
-                   {"logFiles", s->log_files},
-                   {"logFileSize", s->log_file_size},
-                   {"logFirst", s->log_first},
-                   {"logEnd", s->log_end},
+                   {"log_files", s->log_files},
+                   {"log_file_size", s->log_file_size},
+                   {"log_first", s->log_first},
+                   {"log_end", s->log_end},
                    {"queues", s->queues},
                    {"units", s->units},
-                   {"queueFileSize", s->queue_file_size},
-                   {"indexFiles", s->index_files},
-                   {"indexEntries", s->index_entries},
-                   {"timerFiles", s->timer_files},
-                   {"timerUnits", s->timer_units}};
+                   {"queue_file_size", s->queue_file_size},
+                   {"index_files", s->index_files},
+                   {"index_entries", s->index_entries},
+                   {"timer_files", s->timer_files},
+                   {"timer_units", s->timer_units}};
     put_text(cli, "state", s->damages ? "bad" : "ok");
-    put_bool(cli, "cleanStop", s->clean);
+    put_bool(cli, "clean_stop", s->clean);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         put_number(cli, numbers[i].name, (int64_t)numbers[i].number);
 }
@@ -181,24 +181,24 @@ static const struct opt dump_options[] = {
 static const struct column dump_columns[] = {
     {"position", COLUMN_NUMBER, "POSITION", "in the log"},
     {"size", COLUMN_NUMBER, NULL, "bytes of its record"},
-    {"stored", COLUMN_TIME, "STORED", "when the broker stored it"},
+    {"stored_ms", COLUMN_TIME, "STORED", "when the broker stored it"},
     {"topic", COLUMN_TEXT, "TOPIC", "under which it is stored"},
     {"queue", COLUMN_NUMBER, "QUEUE", "of the topic"},
     {"offset", COLUMN_NUMBER, "OFFSET", "in the queue"},
     {"id", COLUMN_TEXT, "ID", "the producer's (UNIQ_KEY)"},
-    {"offsetId", COLUMN_TEXT, NULL, "the broker's: address and position"},
+    {"offset_id", COLUMN_TEXT, NULL, "the broker's: address and position"},
     {"tag", COLUMN_TEXT, "TAG", "of the message"},
     {"keys", COLUMN_TEXT, "KEYS", "with blanks between them"},
-    {"born", COLUMN_TIME, NULL, "when its producer made it"},
-    {"bornHost", COLUMN_TEXT, NULL, "where"},
-    {"storeHost", COLUMN_TEXT, NULL, "the broker's address"},
-    {"attempts", COLUMN_NUMBER, NULL, "how often it had come back before"},
+    {"born_ms", COLUMN_TIME, NULL, "when its producer made it"},
+    {"born_host", COLUMN_TEXT, NULL, "where"},
+    {"store_host", COLUMN_TEXT, NULL, "the broker's address"},
+    {"attempt", COLUMN_NUMBER, NULL, "1 for the first delivery"},
     {"flag", COLUMN_NUMBER, NULL, "the user's"},
-    {"sysFlag", COLUMN_NUMBER, NULL, "the protocol's: compression, transaction, addresses"},
+    {"sys_flag", COLUMN_NUMBER, NULL, "the protocol's: compression, transaction, addresses"},
     {"properties", COLUMN_MAP, NULL, "all of them"},
-    {"bodySize", COLUMN_NUMBER, "BYTES", "of the body as it is stored"},
+    {"body_size", COLUMN_NUMBER, "BYTES", "of the body as it is stored"},
     {"body", COLUMN_TEXT, "BODY", "with --body, if it is text"},
-    {"bodyBase64", COLUMN_TEXT, NULL, "with --body, if it is not"},
+    {"body64", COLUMN_TEXT, NULL, "with --body, if it is not"},
     {NULL},
 };
 
@@ -234,7 +234,7 @@ static void put_body(struct dumping *d, const struct record *r)
     }
     uint8_t *to = buf_space(&d->letters, BASE64_SIZE(body.len));
     if (to)
-        put_bytes(d->cli, "bodyBase64", bytes_of(to, base64_write(BASE64_TEXT, body, (char *)to)));
+        put_bytes(d->cli, "body64", bytes_of(to, base64_write(BASE64_TEXT, body, (char *)to)));
 }
 
 static void put_property(struct cli *cli, const char *column, struct bytes props, struct bytes name)
@@ -255,25 +255,25 @@ static bool dump_record(void *user, const struct record *r)
     row_begin(cli);
     put_number(cli, "position", r->position);
     put_number(cli, "size", r->size);
-    put_number(cli, "stored", r->store_ms);
+    put_number(cli, "stored_ms", r->store_ms);
     put_bytes(cli, "topic", r->topic);
     put_number(cli, "queue", r->queue_id);
     put_number(cli, "offset", r->queue_offset);
     put_property(cli, "id", r->props, PROP_UNIQ_KEY);
-    put_text(cli, "offsetId", id);
+    put_text(cli, "offset_id", id);
     put_property(cli, "tag", r->props, PROP_TAGS);
     put_property(cli, "keys", r->props, PROP_KEYS);
-    put_number(cli, "born", r->born_ms);
-    put_text(cli, "bornHost", born);
-    put_text(cli, "storeHost", store);
-    put_number(cli, "attempts", r->reconsume_times);
+    put_number(cli, "born_ms", r->born_ms);
+    put_text(cli, "born_host", born);
+    put_text(cli, "store_host", store);
+    put_number(cli, "attempt", (int64_t)r->reconsume_times + 1);
     put_number(cli, "flag", r->flag);
-    put_number(cli, "sysFlag", r->sys_flag);
+    put_number(cli, "sys_flag", r->sys_flag);
     struct bytes rest = r->props;
     struct prop p;
     while (props_next(&rest, &p))
         put_entry(cli, "properties", p.name, p.value);
-    put_number(cli, "bodySize", (int64_t)r->body.len);
+    put_number(cli, "body_size", (int64_t)r->body.len);
     if (d->bodies)
         put_body(d, r);
     row_end(cli);

@@ -25,20 +25,20 @@ def times(result, of):
     found = [each for each in result["latency"] if each["of"] == of]
     tap.equal(len(found), 1, "times of %s in %s" % (of, result["latency"]))
     one = found[0]
-    row = [one[name] for name in ("minUs", "p50Us", "p90Us", "p99Us", "p999Us", "maxUs")]
+    row = [one[name] for name in ("min_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us")]
     tap.equal(row, sorted(row), "percentiles rise")
-    tap.check(one["minUs"] <= one["meanUs"] <= one["maxUs"], one)
+    tap.check(one["min_us"] <= one["mean_us"] <= one["max_us"], one)
     return one
 
 
 @tap.test("bench send: as many as were asked for are stored, timed and told; its topic is gone behind it")
 def _():
     result = cluster.json("bench", "send", "--count", "500", "-c", "2", "-i", "8", "--size", "100")
-    tap.equal((result["bench"], result["messages"], result["failures"], result["firstFailure"]), ("send", 500, 0, None))
-    tap.equal((result["connections"], result["inFlight"], result["batch"], result["size"], result["rate"]), (2, 8, 1, 100, None))
+    tap.equal((result["bench"], result["messages"], result["failures"], result["first_failure"]), ("send", 500, 0, None))
+    tap.equal((result["connections"], result["in_flight"], result["batch"], result["size"], result["rate"]), (2, 8, 1, 100, None))
     tap.equal(times(result, "send")["count"], 500)
-    tap.check(abs(result["perSecond"] * result["seconds"] - 500) < 1, result)
-    tap.equal(sum(1 for _ in result["overTime"]) > 0, True, "points")
+    tap.check(abs(result["per_second"] * result["seconds"] - 500) < 1, result)
+    tap.equal(sum(1 for _ in result["over_time"]) > 0, True, "points")
     tap.equal(topics(), before, "topics")
     sheet = cluster.ok("bench", "send", "--count", "10")
     tap.check("Per second" in sheet.out and "P99.9" in sheet.out, sheet)
@@ -49,17 +49,17 @@ def _():
 def _():
     sent = cluster.json("bench", "send", "--topic", "Kept", "--topics", "3", "--batch", "10", "--count", "300", "-i", "4", "--size", "64")
     tap.equal((sent["messages"], sent["batch"]), (300, 10))
-    tap.check("303 messages in topic Kept-*" in sent["leftBehind"], sent["leftBehind"])  # one made each topic
+    tap.check("303 messages in topic Kept-*" in sent["left_behind"], sent["left_behind"])  # one made each topic
     tap.equal(topics() - before, {"Kept-0", "Kept-1", "Kept-2"})
     taken = cluster.json("bench", "consume", "--topic", "Kept", "--topics", "3")
-    tap.equal((taken["messages"], taken["outOfRow"], taken["failures"]), (303, 0, 0))
+    tap.equal((taken["messages"], taken["out_of_row"], taken["failures"]), (303, 0, 0))
     tap.equal(topics() - before, {"Kept-0", "Kept-1", "Kept-2"})
 
 
 @tap.test("bench consume writes a backlog and takes all of it, each once and in order")
 def _():
     result = cluster.json("bench", "consume", "--count", "2k", "-c", "3", "--size", "64")
-    tap.equal((result["messages"], result["outOfRow"], result["failures"]), (2000, 0, 0))
+    tap.equal((result["messages"], result["out_of_row"], result["failures"]), (2000, 0, 0))
     tap.equal(topics() - before, {"Kept-0", "Kept-1", "Kept-2"})
     cluster.run("bench", "consume", "--topic", "NeverMade", status=cli.NOT_FOUND)
 
@@ -67,7 +67,7 @@ def _():
 @tap.test("bench e2e: what was acknowledged has come")
 def _():
     result = cluster.json("bench", "e2e", "--count", "300", "--rate", "2000", "--size", "64")
-    tap.equal((result["sent"], result["messages"], result["missing"], result["outOfRow"]), (300, 300, 0, 0))
+    tap.equal((result["sent"], result["messages"], result["missing"], result["out_of_row"]), (300, 300, 0, 0))
     for of in ("end to end", "send", "late"):
         tap.equal(times(result, of)["count"], 300)
     batched = cluster.json("bench", "e2e", "--count", "200", "--batch", "20", "--topics", "2", "-i", "2")
@@ -80,13 +80,13 @@ def _():
         sent = cluster.json("bench", "send", "--raw", "--header", form, "--count", "3k", "-c", "3", "-i", "16", "--size", "100", "--topics", "2")
         tap.equal((sent["messages"], sent["failures"], sent["raw"], times(sent, "send")["count"]), (3000, 0, True, 3000))
         met = cluster.json("bench", "e2e", "--raw", "--header", form, "--count", "300", "--rate", "2000", "-c", "2", "--size", "64")
-        tap.equal((met["sent"], met["messages"], met["missing"], met["outOfRow"]), (300, 300, 0, 0))
+        tap.equal((met["sent"], met["messages"], met["missing"], met["out_of_row"]), (300, 300, 0, 0))
     batched = cluster.json("bench", "send", "--raw", "--batch", "32", "--count", "3200", "--size", "64", "--topic", "RawKept")
     tap.equal((batched["messages"], times(batched, "send")["count"]), (3200, 100))
     # What was acknowledged is there: for the library, for bare sockets, and each under a key of its own.
     for more in ((), ("--raw",), ("--raw", "-c", "20")):
         taken = cluster.json("bench", "consume", "--topic", "RawKept", *more)
-        tap.equal((taken["messages"], taken["outOfRow"], taken["failures"]), (3201, 0, 0))
+        tap.equal((taken["messages"], taken["out_of_row"], taken["failures"]), (3201, 0, 0))
     if not cluster.apache:
         keys = [each["id"] for each in cluster.json("store", "dump", cluster.daemon.folder, "--topic", "RawKept")]
         tap.equal((len(keys), len(set(keys))), (3201, 3201))
@@ -99,7 +99,7 @@ def _():
 def _():
     result = cluster.json("bench", "send", "--rate", "400", "-d", "500ms", "--warmup", "100ms", "--interval", "100ms")
     tap.equal((result["messages"], result["rate"]), (200, 400))
-    tap.check(len(result["overTime"]) >= 2, result["overTime"])
+    tap.check(len(result["over_time"]) >= 2, result["over_time"])
 
 
 @tap.test("what would have been sent while the server stood still counts as slow (coordinated omission)")
@@ -118,8 +118,8 @@ def _():
     tap.equal((status, result["messages"]), (0, 200))
     # 80 of 200 were due in the stall, the first of them 800 ms before its end, the last at its end.
     took = times(result, "send")
-    tap.check(took["maxUs"] > 600e3, took)
-    tap.check(took["p90Us"] > 300e3, "a stall of 0.8 s in 2 s is hidden: %s" % took)
+    tap.check(took["max_us"] > 600e3, took)
+    tap.check(took["p90_us"] > 300e3, "a stall of 0.8 s in 2 s is hidden: %s" % took)
 
 
 @tap.test("bench once: fresh and repeated keys are told apart, in memory and in a file")
@@ -129,7 +129,7 @@ def _():
         tap.equal((result["messages"], result["failures"], result["topic"]), (200, 0, None))
         fresh, again = times(result, "fresh key")["count"], times(result, "repeated key")["count"]
         tap.check(fresh + again == 200 and 50 <= fresh <= 54, (fresh, again))  # each of four threads may end within a key
-        tap.check(left in result["leftBehind"], result["leftBehind"])
+        tap.check(left in result["left_behind"], result["left_behind"])
     batched = cluster.json("bench", "once", "--count", "200", "--batch", "10", "--mode", "table", "-i", "1")
     tap.equal((batched["messages"], times(batched, "fresh key")["count"]), (200, 10))
     tap.check("memory:" in cluster.run("bench", "once", "--store", "nosuch:x", status=cli.USAGE).err, "the stores are not named")
@@ -184,7 +184,7 @@ def _():
         status, out = child.finish(30)
         result = cli.check_form("bench send", out)
         tap.equal(status, cli.PARTLY)
-        tap.check(result["failures"] > 0 and result["firstFailure"], result)
+        tap.check(result["failures"] > 0 and result["first_failure"], result)
         tap.equal(times(result, "send")["count"], result["messages"])
 
 

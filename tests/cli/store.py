@@ -82,8 +82,8 @@ messages = dump(sound)
 @tap.test("a sound folder is called sound, as a sheet and as JSON")
 def _():
     found = unchanged(sound, lambda: oncemq.json("store", "check", sound))
-    tap.equal((found["state"], found["damages"], found["findings"], found["cleanStop"]), ("ok", 0, [], True))
-    tap.equal((found["records"], found["units"], found["logFileSize"]), (ALL, ALL, LOG_FILE))
+    tap.equal((found["state"], found["damages"], found["findings"], found["clean_stop"]), ("ok", 0, [], True))
+    tap.equal((found["records"], found["units"], found["log_file_size"]), (ALL, ALL, LOG_FILE))
     sheet = oncemq.ok("store", "check", sound).out
     tap.check("State" in sheet and "Records          %d" % ALL in sheet, sheet)
 
@@ -110,8 +110,8 @@ def _():
     first = messages[1]
     tap.equal((first["topic"], first["queue"], first["offset"], first["tag"], first["keys"]), ("Orders", 1, 0, "TagA", "order-1"))
     tap.equal((first["id"], first["properties"]["KEYS"], first["body"]), ("7F0000010A2B18B4AAC2%012X" % 1, "order-1", None))
-    tap.equal(first["offsetId"], r.message_id(r.split_address(first["storeHost"]), first["position"]))
-    tap.equal(first["bodySize"], len(b"number 1 ") * 20)
+    tap.equal(first["offset_id"], r.message_id(r.split_address(first["store_host"]), first["position"]))
+    tap.equal(first["body_size"], len(b"number 1 ") * 20)
     lines = oncemq.ok("store", "dump", sound).out.splitlines()
     tap.equal(len(lines), ALL)
     tap.check("Orders" in lines[1] and "order-1" in lines[1], lines[1])
@@ -131,8 +131,8 @@ def _():
 @tap.test("dump shows bodies: text as it is, other bytes as base64, compressed ones expanded; a terminal gets no control characters")
 def _():
     odd = {each["keys"]: each for each in dump(sound, "--topic", "Odd", "--body")}
-    tap.equal(base64.b64decode(odd["order-0"]["bodyBase64"]), b"\xff\x00\x80")
-    tap.equal((odd["order-1"]["body"], odd["order-1"]["bodyBase64"]), ("a title: " + ESCAPE, None))
+    tap.equal(base64.b64decode(odd["order-0"]["body64"]), b"\xff\x00\x80")
+    tap.equal((odd["order-1"]["body"], odd["order-1"]["body64"]), ("a title: " + ESCAPE, None))
     tap.equal(odd["order-2"]["body"], "long " * 100)
     with oncemq.terminal("store", "dump", sound, "--topic", "Odd", "--body") as terminal:
         tap.equal(terminal.end(), cli.OK)

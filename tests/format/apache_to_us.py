@@ -104,9 +104,9 @@ def dumped(how):
     for (topic, queue), held in left[how].held.items():
         for message in held.messages:
             found = shown[message.physical_offset]
-            tap.equal((found["topic"], found["queue"], found["offset"], found["id"], found["offsetId"]),
+            tap.equal((found["topic"], found["queue"], found["offset"], found["id"], found["offset_id"]),
                       (topic, queue, message.queue_offset, message.unique_key, message.offset_id))
-            body = base64.b64decode(found["bodyBase64"]) if found["bodyBase64"] is not None else found["body"].encode()
+            body = base64.b64decode(found["body64"]) if found["body64"] is not None else found["body"].encode()
             tap.equal((body, found["properties"]), (message.body, message.properties), "message at %d" % message.physical_offset)
 
 
