@@ -356,8 +356,8 @@ struct once_value {
  * never pasted; 32 at most. On PostgreSQL a number takes whatever type its place has. Rows that it
  * gives are passed over. `changed` (may be NULL) is how many it inserted, changed or deleted; on
  * MariaDB, of an UPDATE those that it found. After an error nothing of the transaction can be
- * committed: return ONCE_FAILED; ONCE_STORE and ONCE_BUSY: once_end says LATER, since it was not
- * the message's fault. */
+ * committed: return ONCE_FAILED. If the database could not be reached, or asks to try it again,
+ * once_end then says LATER, since that was not the message's fault. */
 ONCE_API int once_execute(struct once_run *run, const char *sql, const struct once_value *values,
                           size_t n, uint64_t *changed, struct once_error *why);
 

@@ -383,13 +383,33 @@ static bool notes_open(struct notes *q)
     return q->ring != NULL;
 }
 
+/* Somebody must be there; a topic may come later, as those do that are made by sending. */
+static int topics_look(struct cli *cli, struct omq_client *client, const struct sidecar_options *o)
+{
+    for (size_t i = 0; i < o->n_subscriptions; i++) {
+        const char *topic = o->subscriptions[i].topic;
+        struct omq_queue *queues;
+        struct omq_error why;
+        size_t n;
+        int code = omq_topic_queues(client, topic, &queues, &n, &why);
+        if (code == OMQ_NO_TOPIC)
+            cli_note(cli, "there is no topic %s yet; it is looked for every half a minute",
+                     printable(cli, bytes_str(topic)));
+        else if (code)
+            return cli_fail_omq(cli, &why, NULL);
+        else
+            omq_queues_free(queues);
+    }
+    return STATUS_OK;
+}
+
 static int run_it(struct cli *cli, const struct sidecar_options *o, struct notes *notes)
 {
     int status;
     struct fault why = {0};
     struct sidecar *sidecar;
     struct omq_client *client = cli_client(cli, &status);
-    if (!client)
+    if (!client || (status = topics_look(cli, client, o)))
         return status;
     cli_catch_stop(cli);
     enum err err = sidecar_open(client, o, &sidecar, &why);

@@ -109,13 +109,13 @@ def _():
     s.send({"id": 1}, {"id": 1}, {"id": 2}, keys="k1", tags="t", Region="eu")
     worker = s.script('{ cat; echo " $ONCEMQ_KEY $ONCEMQ_TOPIC $ONCEMQ_TAG $ONCEMQ_KEYS $ONCEMQ_ATTEMPT $ONCEMQ_PROP_REGION'
                       ' ${#ONCEMQ_ID} $ONCEMQ_QUEUE $ONCEMQ_OFFSET"; } >> %s\n[ "$ONCEMQ_FENCE" -gt 0 ]\n' % s.out)
-    events = s.run("--exec", worker, "--parallel", "1", "--idle", "1s")
+    events = s.run("--exec", worker, "--parallel", "1", "--count", "3")
     tap.equal(counts(events), {"done": 2, "already": 1, "later": 0, "failed": 0, "dead": 0})
     tap.equal(sorted(line.rsplit(" ", 2)[0] for line in s.lines()),
               ['{"id": %d} %d %s t k1 1 eu 32' % (i, i, s.topic) for i in (1, 2)])
     first = [each for each in events if each["event"] == "done"][0]
     tap.equal((first["topic"], first["attempt"]), (s.topic, 1))
-    tap.equal(counts(s.run("--exec", worker, "--idle", "1s"))["done"], 0, "after a restart")
+    tap.equal(counts(s.run("--exec", worker, "--idle", "500ms"))["done"], 0, "after a restart")
 
 
 @tap.test("a program with status 75 comes again without an attempt; any other status goes the way of retries to the dead letters")
@@ -167,7 +167,7 @@ def _():
     s.send(big, keys="all").send(big, keys="some").send(big, keys="none").send(b"", keys="empty")
     worker = s.script('case $ONCEMQ_KEY in all|empty) n=$(wc -c);; some) n=$(head -c 10 | wc -c);; none) exec 0<&-; n=0;; esac\n'
                       'echo "$ONCEMQ_KEY $n" >> %s\n' % s.out)
-    tap.equal(counts(s.run("--exec", worker, "--idle", "1s", key="{key}"))["done"], 4)
+    tap.equal(counts(s.run("--exec", worker, "--count", "4", key="{key}"))["done"], 4)
     tap.equal(sorted(s.lines()), ["all 3000000", "empty 0", "none 0", "some 10"])
 
 
@@ -178,7 +178,7 @@ def _():
                "ONCEMQ_KEY": "other", "value": "1\nLD_PRELOAD=/evil.so\r\nSet-Cookie: x"}
     s.send({"id": 1}, **hostile)
     worker = s.python("import os, sys, json\njson.dump(dict(os.environ), open(%r, 'w'))\n" % s.out)
-    tap.equal(counts(s.run("--exec", worker, "--idle", "1s", env={"ONCEMQ_PROP_OLD": "old"}))["done"], 1)
+    tap.equal(counts(s.run("--exec", worker, "--count", "1", env={"ONCEMQ_PROP_OLD": "old"}))["done"], 1)
     env = json.loads("".join(s.lines()))
     tap.equal((env["PATH"], env.get("LD_PRELOAD"), env["ONCEMQ_KEY"]), (os.environ["PATH"], None, "1"))
     ours = {key: value for key, value in env.items() if key.startswith("ONCEMQ_PROP_")}
@@ -187,7 +187,7 @@ def _():
                "VALUE": hostile["value"], "OLD": None})
     with Web(lambda request: (200, {})) as web:
         s.group += "-http"
-        tap.equal(counts(s.run("--http", web.url, "--idle", "1s", store="memory:"))["done"], 1)
+        tap.equal(counts(s.run("--http", web.url, "--count", "1", store="memory:"))["done"], 1)
         headers = web.requests[0][1]
         tap.check(headers.get("Set-Cookie") is None, "a header of a stranger's")
         tap.equal(headers["X-OnceMQ-Prop-value"], "1%0ALD_PRELOAD=/evil.so%0D%0ASet-Cookie:%20x")
@@ -204,7 +204,7 @@ def _():
     worker = s.script('body=$(cat)\ncase $body in warm*) exit 0;; esac\n'
                       'case "$ONCEMQ_KEY" in 4) mkdir %s.once 2>/dev/null && exit 75;; esac\n'
                       'echo "in $body" >> %s; sleep 0.02; echo "out $body" >> %s\n' % (s.out, s.out, s.out))
-    events = s.run("--exec", worker, "--order-by", "{body.who}", "--later", "100ms", "--idle", "1s", "--no-key", "message-id")
+    events = s.run("--exec", worker, "--order-by", "{body.who}", "--later", "100ms", "--count", "13", "--no-key", "message-id")
     tap.equal((counts(events)["done"], counts(events)["later"]), (13, 1))
     for who in "ab":
         lines = [line.split(" ", 1) for line in s.lines()]
@@ -333,7 +333,8 @@ def _():
 # Processes that stay ------------------------------------------------------------------------------------------------
 
 PIPE = """import json, os, sys
-out = os.fdopen(os.open(%r, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w")
+out_path = %r
+out = os.fdopen(os.open(out_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "w")
 def note(*words):
     print(*words, file=out, flush=True)
 def answer(m, result="done", **more):
@@ -362,7 +363,7 @@ for line in sys.stdin:
         for each in reversed(held):
             answer(each)
 """))
-    events = s.run("--pipe", worker, "--idle", "2s", key="{body.id}", *["--no-key", "message-id"])
+    events = s.run("--pipe", worker, "--count", "4", "--no-key", "message-id")
     tap.equal(counts(events), {"done": 3, "already": 1, "later": counts(events)["later"], "failed": 0, "dead": 0})
     tap.check(any(each["why"] == "not now" and each["after_ms"] == 20 for each in events if each["event"] == "later"), events)
     lines = [line for line in s.lines() if not line.startswith("start")]
@@ -383,7 +384,7 @@ for line in sys.stdin:
     note("did", m["key"], m["attempt"])
     answer(m)
 """))
-    events = s.run("--pipe", worker, "--retries", "0", "--idle", "3s")
+    events = s.run("--pipe", worker, "--retries", "0", "--count", "20")
     tap.equal(counts(events), {"done": 19, "already": 0, "later": 0, "failed": 1, "dead": 1})
     [dead] = [each for each in events if each["event"] == "dead"]
     tap.equal(dead["key"], "7")
@@ -409,18 +410,14 @@ for line in sys.stdin:
         print('{"id":"nobody","result":"done"}')
         print('{"id":"%s","result":"perhaps"}' % m["id"])
         print('[' * 100)
-    if m["key"] == "flood" and not os.path.exists("flooded"):
-        open("flooded", "w").close()
+    if m["key"] == "flood" and not os.path.exists(out_path + ".flooded"):
+        open(out_path + ".flooded", "w").close()
         sys.stdout.write("x" * 300000)
         sys.stdout.flush()
         continue
     answer(m)
 """))
-    cwd = os.getcwd()
-    try:
-        events = s.run("--pipe", worker, "--retries", "0", "--work-timeout", "1500ms", "--idle", "3s")
-    finally:
-        os.chdir(cwd)
+    events = s.run("--pipe", worker, "--retries", "0", "--work-timeout", "1500ms", "--count", "4")
     tap.equal({key: counts(events)[key] for key in ("done", "dead")}, {"done": 3, "dead": 1})
     [dead] = [each for each in events if each["event"] == "dead"]
     tap.equal(dead["key"], "silent")
@@ -482,7 +479,7 @@ def _():
     s.send({"id": 2, "amount": 7, "lines": []}, {"id": 3, "amount": None})
     sql = ("INSERT INTO paid VALUES (:body.id, :body.amount, :prop.region, :body.note, :body.lines, :body.lines[0].qty);"
            " UPDATE total SET n = n + 1 -- :nothing\n WHERE ':key' <> :key;")
-    events = s.run("--sql", sql, "--idle", "1s", store="sqlite:" + path)
+    events = s.run("--sql", sql, "--count", "4", store="sqlite:" + path)
     tap.equal((counts(events)["done"], counts(events)["already"]), (3, 1))
     with sqlite3.connect(path) as db:
         tap.equal(db.execute("SELECT * FROM paid ORDER BY id").fetchall(),
@@ -498,7 +495,7 @@ def _():
         db.execute("CREATE TABLE paid (id TEXT PRIMARY KEY, amount NUMERIC CHECK (amount > 0))")
     s.send({"id": "a", "amount": 1}, {"id": "b", "amount": -1}, "no json")
     sql = "INSERT INTO paid VALUES ('x' || :body.id, 1); INSERT INTO paid VALUES (:body.id, :body.amount)"
-    events = s.run("--sql", sql, "--idle", "1s", "--retries", "0", "--no-key", "message-id", store="sqlite:" + path)
+    events = s.run("--sql", sql, "--count", "3", "--retries", "0", "--no-key", "message-id", store="sqlite:" + path)
     tap.equal({key: counts(events)[key] for key in ("done", "dead")}, {"done": 1, "dead": 2})
     whys = " ".join(each["why"] for each in events if each["event"] == "dead")
     tap.check("CHECK" in whys and "no JSON" in whys, whys)
@@ -534,12 +531,15 @@ def _():
         tap.check(words in result.err, "%r in %r" % (words, result))
     tap.check("sqlite:" in cluster.run(*s.args("--sql", "SELECT 1", store="memory:"), status=cli.USAGE).err, "a store without statements")
     tap.check("--group" in cluster.run("run", "--exec", "true", status=cli.USAGE).err, "a group is needed")
+    cli.Cluster(start=False).run("run", "--topic", "T", "--group", "g", "--exec", "true", status=cli.UNREACHABLE)
+    new = cluster.ok("run", "--topic", s.topic + "-new", "--group", "g", "--store", "memory:", "--exec", "true", "--idle", "100ms")
+    tap.check("there is no topic %s-new yet" % s.topic in new.err, new)
 
 
 @tap.test("people see a summary, and with --verbose a line for each message; the program's output is its own")
 def _():
     s = Scene("people").send({"id": 1}, {"id": 1})
-    result = cluster.ok(*s.args("--exec", "sh -c 'echo \"from the program\"'", "--idle", "1s", "--parallel", "1", "--verbose"))
+    result = cluster.ok(*s.args("--exec", "sh -c 'echo \"from the program\"'", "--count", "2", "--parallel", "1", "--verbose"))
     tap.check("done 1, already done 1, later 0, failed 0" in result.err, result)
     tap.check("from the program" in result.out.splitlines(), result)
     tap.check("already" in result.out and "duplicate" in result.out, result)
