@@ -176,4 +176,14 @@ struct once_driver {
     const char *for_update; /* " FOR UPDATE", or "" where a transaction locks everything anyway */
 };
 
+/* Which form of this header a library was built with: beside the driver it has `once_form_NAME`,
+ * and one that says otherwise than the core is not used, since its functions would be called for
+ * what they are not. Raise the number when a meaning changes; what grows is seen by its size. */
+#define ONCE_DRIVER_FORM                                                                           \
+    (1u << 24 | (uint32_t)sizeof(struct once_driver) << 12 | (uint32_t)sizeof(struct op))
+#define ONCE_DRIVER_EXPORT(name)                                                                   \
+    __attribute__((visibility("default"))) extern const struct once_driver once_driver_##name;     \
+    __attribute__((visibility("default"))) extern const uint32_t once_form_##name;                 \
+    const uint32_t once_form_##name = ONCE_DRIVER_FORM
+
 #endif

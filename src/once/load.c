@@ -52,9 +52,10 @@ static void *open_library(const char *file, char *words, size_t size)
 static int load(const char *name, const char *needs, const struct once_driver **out,
                 struct once_error *why)
 {
-    char file[64], symbol[64], words[300];
+    char file[64], symbol[64], form_symbol[64], words[300];
     (void)snprintf(file, sizeof file, "libonce-%s.so.0", name);
     (void)snprintf(symbol, sizeof symbol, "once_driver_%s", name);
+    (void)snprintf(form_symbol, sizeof form_symbol, "once_form_%s", name);
     void *library = open_library(file, words, sizeof words);
     if (!library)
         return once_fail(why, ONCE_UNSUPPORTED,
@@ -64,6 +65,10 @@ static int load(const char *name, const char *needs, const struct once_driver **
     const struct once_driver *driver = dlsym(library, symbol);
     if (!driver)
         return once_fail(why, ONCE_UNSUPPORTED, "%s is no driver: it has no %s", file, symbol);
+    const uint32_t *form = dlsym(library, form_symbol);
+    if (!form || *form != ONCE_DRIVER_FORM)
+        return once_fail(why, ONCE_UNSUPPORTED,
+                         "%s is of another release than libonce.so: install them together", file);
     *out = driver;
     return ONCE_OK;
 }

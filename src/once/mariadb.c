@@ -408,6 +408,6 @@ static enum err quote(const char *name, char *out, size_t size)
     return sql_quote('`', name, out, size);
 }
 
-ONCE_API extern const struct once_driver once_driver_mariadb;
+ONCE_DRIVER_EXPORT(mariadb);
 const struct once_driver once_driver_mariadb = {
     SQL_DRIVER("mariadb", open_store, quote, " FOR UPDATE")};

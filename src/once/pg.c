@@ -395,6 +395,6 @@ static enum err quote(const char *name, char *out, size_t size)
     return sql_quote('"', name, out, size);
 }
 
-ONCE_API extern const struct once_driver once_driver_postgresql;
+ONCE_DRIVER_EXPORT(postgresql);
 const struct once_driver once_driver_postgresql = {
     SQL_DRIVER("postgresql", open_store, quote, " FOR UPDATE")};

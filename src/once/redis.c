@@ -232,6 +232,7 @@ static enum err redis_accept(struct store *store, struct conn *conn, struct faul
     return learn_birth(conn, why);
 }
 
+ONCE_DRIVER_EXPORT(redis);
 const struct once_driver once_driver_redis = {
     .name = "redis",
     .open = redis_open,

@@ -567,5 +567,5 @@ static enum err quote(const char *name, char *out, size_t size)
     return sql_quote('"', name, out, size);
 }
 
-ONCE_API extern const struct once_driver once_driver_sqlite;
+ONCE_DRIVER_EXPORT(sqlite);
 const struct once_driver once_driver_sqlite = {SQL_DRIVER("sqlite", open_store, quote, "")};

@@ -159,6 +159,20 @@ static enum err log_hole(struct store *store, uint64_t missing, const uint64_t *
     return damage_hole(store, missing, bases, n, report, why);
 }
 
+/* No file at all: a new folder, or one whose log stands on a disk that is not mounted. The last
+ * file is never cleaned away, so a checkpoint that knows of records tells them apart. */
+static enum err log_missing(const struct store *store, struct fault *why)
+{
+    if (store->checkpoint.log_ms <= 0)
+        return OK;
+    return fault_set(why, ERR_DAMAGED,
+                     LOG_FOLDER
+                     " has no files, but the checkpoint knows of messages up to %" PRId64
+                     " ms since 1970. Is its disk mounted? Bring the files back; to begin "
+                     "anew without these messages, remove the checkpoint",
+                     store->checkpoint.log_ms);
+}
+
 static enum err log_load(struct store *store, struct store_report *report, struct fault *why)
 {
     cleanup(free_at) uint64_t *bases = NULL;
@@ -167,8 +181,10 @@ static enum err log_load(struct store *store, struct store_report *report, struc
     enum err err = fileset_list(store->vfs, LOG_FOLDER, &bases, &n, why);
     if (!err)
         err = drop_empty_last(store, bases, &n, why);
-    if (err || n == 0)
+    if (err)
         return err;
+    if (n == 0)
+        return log_missing(store, why);
     err = written_last(store, bases, n, &last, why);
     if (err)
         return err;

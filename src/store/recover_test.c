@@ -299,6 +299,7 @@ static void units_past_the_log_are_cut(void **state)
     house_must_close(&h);
 
     house_remove(&h, "commitlog"); /* no log: no queues */
+    house_remove(&h, "checkpoint");
     house_must_open(&h);
     assert_int_equal(h.report.log_end, 0);
     assert_int_equal(house_read_all(&h, NULL, 0), 0);
@@ -321,6 +322,30 @@ static void a_hole_in_the_log_is_refused(void **state)
     assert_non_null(strstr(h.why.text, "commitlog/00000000000000065536 is missing"));
     assert_int_equal(house_open(&h), ERR_DAMAGED); /* also now that it looks like a crash */
     assert_true(house_has(&h, "commitlog/00000000000000131072"));
+    house_clear(&h);
+}
+
+/* All of it is missing, as when its disk is not mounted: the queues stay as they are, and the start
+ * is refused until somebody says that these messages do not count. */
+static void a_log_that_is_gone_is_refused(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    house_must_close(&h);
+    house_must_open(&h); /* a folder without messages may be opened again */
+    fill(&h, 0, 100);
+    house_must_close(&h);
+    assert_true(house_has(&h, "commitlog/00000000000000000000"));
+    house_remove(&h, "commitlog/00000000000000000000");
+    if (house_has(&h, "commitlog/00000000000000065536"))
+        house_remove(&h, "commitlog/00000000000000065536");
+    assert_int_equal(house_open(&h), ERR_DAMAGED);
+    assert_non_null(strstr(h.why.text, "Is its disk mounted?"));
+    house_remove(&h, "checkpoint");
+    house_must_open(&h);
+    check_all(&h, 0);
     house_clear(&h);
 }
 
@@ -538,6 +563,7 @@ int main(void)
         cmocka_unit_test(damaged_queue_files_are_built_again),
         cmocka_unit_test(units_past_the_log_are_cut),
         cmocka_unit_test(a_hole_in_the_log_is_refused),
+        cmocka_unit_test(a_log_that_is_gone_is_refused),
         cmocka_unit_test(a_log_file_that_a_crash_left_short_gets_its_length),
         cmocka_unit_test(a_short_log_file_before_others_is_refused),
         cmocka_unit_test(log_files_of_another_size_are_refused),

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 import threading
 
@@ -534,6 +535,18 @@ def _():
     cli.Cluster(start=False).run("run", "--topic", "T", "--group", "g", "--exec", "true", status=cli.UNREACHABLE)
     new = cluster.ok("run", "--topic", s.topic + "-new", "--group", "g", "--store", "memory:", "--exec", "true", "--idle", "100ms")
     tap.check("there is no topic %s-new yet" % s.topic in new.err, new)
+
+
+@tap.test("the driver of another release is refused, before it could be called for what it cannot do")
+def _():
+    s = Scene("stale")
+    source = os.path.join(s.folder, "driver.c")
+    for form in ("", "const unsigned once_form_sqlite = 7;"):
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("const void *once_driver_sqlite[40];\n%s\n" % form)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", os.path.join(s.folder, "libonce-sqlite.so.0"), source], check=True, timeout=60)
+        result = cluster.run(*s.args("--exec", "true"), env={"ONCE_DRIVERS": s.folder})
+        tap.check(result.status != cli.OK and "another release" in result.err, result)
 
 
 @tap.test("people see a summary, and with --verbose a line for each message; the program's output is its own")
