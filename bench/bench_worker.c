@@ -68,7 +68,6 @@ static bool by_fork;
 static void *spawn_run(void *arg)
 {
     char program[] = "/bin/true", *const words[] = {program, NULL};
-    extern char **environ;
     for (int i = *(int *)arg; i > 0; i--) {
         pid_t pid = by_fork ? fork() : -1;
         if (pid == 0) {

@@ -43,6 +43,7 @@ static const struct opt run_options[] = {
     {"from", OPT_TEXT, "WHERE", "where a new group begins: first, last (default) or a time"},
     {"exec", OPT_TEXT, "COMMAND", "a program for each message"},
     {"http", OPT_TEXT, "URL", "a POST for each message"},
+    {"content-type", OPT_TEXT, "TYPE", "of the POST; application/octet-stream"},
     {"pipe", OPT_TEXT, "COMMAND", "a program that stays, and speaks lines of JSON"},
     {"sql", OPT_TEXT, "STATEMENTS", "in a transaction of the store's database"},
     {"key", OPT_TEXT, "TEMPLATE", "what makes an effect one: order:{body.orderId}; default {key}"},
@@ -208,6 +209,7 @@ static int worker_take(struct cli *cli, struct sidecar_options *o)
                         "one of --exec, --http, --pipe and --sql says who works on the messages");
     const char *value = arg_text(cli, names[o->worker], "");
     o->command = o->url = o->sql = value;
+    o->content_type = arg_text(cli, "content-type", NULL);
     if (o->worker == SIDECAR_SQL && arg_has(cli, "once-mode"))
         return cli_fail(cli, STATUS_USAGE, NULL,
                         "--once-mode is for --exec, --http and --pipe: --sql is a transaction");

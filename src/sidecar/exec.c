@@ -23,8 +23,6 @@ struct exec_hand {
     struct env env;
 };
 
-extern char **environ;
-
 static enum err exec_open(struct sidecar *s, struct fault *why)
 {
     struct exec *exec = calloc(1, sizeof *exec);

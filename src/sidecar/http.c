@@ -68,6 +68,8 @@ static enum err http_open(struct sidecar *s, struct fault *why)
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return fault_set(why, ERR_INVALID, "%.100s: the address begins with http:// or https://",
                          url);
+    if (!s->with.content_type)
+        s->with.content_type = "application/octet-stream";
     struct curl *c = calloc(1, sizeof *c);
     if (!c)
         return ERR_NO_MEMORY;
@@ -224,7 +226,7 @@ static void headers_fill(struct headers *h, const struct job *job)
 {
     const struct omq_delivery *d = job->d;
     header(h, "Idempotency-Key", bytes_of(once_run_key(job->run), once_run_key_size(job->run)));
-    header(h, "Content-Type", BYTES("application/octet-stream"));
+    header(h, "Content-Type", bytes_str(h->hand->sidecar->with.content_type));
     header(h, "X-OnceMQ-Id", bytes_str(d->id));
     header(h, "X-OnceMQ-Topic", bytes_str(d->queue.topic));
     header(h, "X-OnceMQ-Tag", bytes_str(d->tag));

@@ -25,14 +25,13 @@
 #include <unistd.h>
 
 #define CHUNK        (256 << 10) /* read at once */
-#define LINES_MAX    (64 << 20)  /* of what is written at once */
+#define LINES_MAX    (128 << 20) /* of what is written at once: a piece, and one big message */
+#define PIECE_SIZE   (1 << 20)   /* of lines: then they are written */
 #define PIPE_SIZE    (1 << 20)
 #define ARENA_MAX    (1 << 20)
 #define BACK_OFF_MS  100
 #define BACK_MOST_MS 10000
 #define LEAVE_MS     5000 /* how long a process may take to end when its stdin has */
-
-extern char **environ;
 
 /* What one piece of the process's output says. */
 struct ended {
@@ -60,6 +59,9 @@ struct process {
     bool alive, fed_up; /* it runs; nothing more will be given to it */
     bool writing;       /* the feeder is in the middle of a write */
     int in;             /* its stdin */
+    bool started;       /* once: how that went */
+    enum err start_err;
+    struct fault start_why;
 
     /* The reader's own. */
     int out; /* its stdout */
@@ -208,34 +210,37 @@ static size_t wait_window(struct process *p)
     return over ? 0 : room < TAKE_MAX ? room : TAKE_MAX;
 }
 
-/* Those in flight are known before the process can answer. What cannot be added moves to the front:
- * how many those are. */
-static size_t flying_add(struct process *p, struct job **jobs, size_t n, struct buf *lines)
+/* Those in flight are known before the process can answer. How many of the jobs are through, of
+ * which the last one may be refused; the others wait until this piece is written. */
+static size_t flying_add(struct process *p, struct job **jobs, size_t n, struct buf *lines,
+                         bool *refused)
 {
-    size_t left = 0;
+    size_t i = 0;
     room_enter(&p->room);
     while (!p->fed_up && window(p) == 0) /* it has died meanwhile */
         room_wait(&p->room, -1);
-    for (size_t i = 0; i < n; i++)
-        if (p->fed_up || !fly(p, jobs[i], lines))
-            jobs[left++] = jobs[i];
-    p->writing = left < n;
+    for (*refused = false; i < n && !*refused && lines->len < PIECE_SIZE; i++)
+        *refused = p->fed_up || !fly(p, jobs[i], lines);
+    p->writing = lines->len > 0;
     room_leave(&p->room);
-    return left;
+    return i;
 }
 
 static void feed(struct process *p, struct job **jobs, size_t n, struct buf *lines)
 {
-    lines->len = 0;
-    size_t left = flying_add(p, jobs, n, lines);
-    if (left < n) {
-        (void)write_all(p->in, buf_bytes(lines), -1);
-        writing_over(p);
-    }
-    for (size_t i = 0; i < left; i++) {
-        struct fate fate;
-        fate_set(&fate, SIDECAR_LATER, -1, "another with its id is at work, or it is too big");
-        desk_end(p->sidecar, &jobs[i], &fate, 1);
+    for (size_t i = 0; i < n;) {
+        bool refused;
+        lines->len = 0;
+        i += flying_add(p, jobs + i, n - i, lines, &refused);
+        if (lines->len > 0) {
+            (void)write_all(p->in, buf_bytes(lines), -1);
+            writing_over(p);
+        }
+        if (refused) {
+            struct fate fate;
+            fate_set(&fate, SIDECAR_LATER, -1, "another with its id is at work, or no memory");
+            desk_end(p->sidecar, &jobs[i - 1], &fate, 1);
+        }
     }
 }
 
@@ -510,7 +515,16 @@ static void *reader_run(void *arg)
 {
     struct process *p = arg;
     struct ended *e = &p->ended;
-    bool running = true; /* the first one is started by open, which wants to know */
+    struct fault why = {0};
+    enum err err = process_start(p, &why);
+    bool running = err == OK;
+    room_enter(&p->room); /* who opens wants to know */
+    p->start_err = err;
+    p->start_why = why;
+    p->started = true;
+    p->fed_up = !running;
+    room_tell(&p->room);
+    room_leave(&p->room);
     for (;;) {
         if (running) {
             enum ending how = read_all(p, e);
@@ -520,7 +534,6 @@ static void *reader_run(void *arg)
         }
         if (is_over(p) || back_off(p))
             break;
-        struct fault why = {0};
         running = process_start(p, &why) == OK;
         if (!running)
             sidecar_log(p->sidecar, SIDECAR_ERROR, "the worker cannot be started: %s", why.text);
@@ -558,19 +571,32 @@ static enum err pipe_open(struct sidecar *s, struct fault *why)
     return pipe->processes ? err : ERR_NO_MEMORY;
 }
 
+/* The reader starts it, since it dies with the thread that does. */
+static enum err wait_started(struct process *p, struct fault *why)
+{
+    room_enter(&p->room);
+    while (!p->started)
+        room_wait(&p->room, -1);
+    enum err err = p->start_err ? ERR_INVALID : OK; /* whatever it was, the command is wrong */
+    if (err && why)
+        *why = p->start_why;
+    room_leave(&p->room);
+    return err;
+}
+
 static enum err pipe_start(struct sidecar *s, struct fault *why)
 {
     struct pipe *pipe = s->state;
     enum err err = OK;
     for (size_t i = 0; !err && i < pipe->n; i++) {
         struct process *p = &pipe->processes[i];
-        err = process_start(p, why);
-        if (!err)
-            err = thread_begin(&p->reader, reader_run, p);
+        err = thread_begin(&p->reader, reader_run, p);
         p->reading_thread = !err;
         if (!err)
+            err = wait_started(p, why);
+        if (!err)
             err = thread_begin(&p->feeder, feeder_run, p);
-        p->feeding_thread = !err && p->reading_thread;
+        p->feeding_thread = !err;
     }
     return err;
 }
@@ -588,10 +614,6 @@ static void process_close(struct process *p)
     }
     if (p->reading_thread)
         (void)pthread_join(p->reader, NULL);
-    else if (p->alive) {
-        int status;
-        process_end(p, 0, &status);
-    }
     map_clear(&p->by_id);
     arena_clear(&p->arena);
     buf_clear(&p->line);

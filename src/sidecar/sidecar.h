@@ -83,6 +83,7 @@ struct sidecar_options {
     int worker;          /* enum sidecar_worker */
     const char *command; /* a program and its words; quotes and \ as in a shell, and nothing else */
     const char *url;
+    const char *content_type; /* of the request; application/octet-stream */
     const char *sql;
     int output;    /* where the output of SIDECAR_EXEC goes; 0: our own stdout */
     int parallel;  /* programs, requests, transactions at a time: 8; processes of a pipe: 1 */

@@ -307,7 +307,7 @@ def _():
         status = left.pop(0) if len(left) > 1 else left[0]
         return status, {"Retry-After": "1"} if status == 429 else {"Location": "/ok"} if status == 302 else {}
     with Web(answer) as web:
-        child = s.start("--http", web.url, "--later", "10ms")
+        child = s.start("--http", web.url, "--later", "10ms", "--content-type", "application/json;charset=utf-8")
         seen = [event(child, "done", "already", "later", "failed") for _ in range(8)]
         tap.equal(sorted((each["event"], each["key"]) for each in seen),
                   [("already", "twice"), ("done", "away"), ("done", "busy"), ("done", "ok"), ("failed", "bad"), ("failed", "moved"),
@@ -317,6 +317,7 @@ def _():
         headers = [each for each in web.requests if json.loads(each[0])["id"] == "ok"][0][1]
         tap.equal((headers["Idempotency-Key"], headers["X-OnceMQ-Topic"], headers["X-OnceMQ-Tag"], headers["X-OnceMQ-Attempt"]),
                   ("ok", s.topic, "t", "1"))
+        tap.equal(headers["Content-Type"], "application/json;charset=utf-8")
         tap.check(int(headers["X-OnceMQ-Fence"]) > 0, "a fencing number")
     tap.equal(len(web.requests), 8)
 
@@ -530,6 +531,8 @@ def _():
             (("--sql", "SELECT 1", "--once-mode", "lease"), "transaction", cli.USAGE)):
         result = cluster.run(*s.args(*args), status=status)
         tap.check(words in result.err, "%r in %r" % (words, result))
+    garbage = s.script("", "garbage", "/no/such/interpreter")
+    tap.check("starting" in cluster.run(*s.args("--pipe", garbage), status=cli.USAGE).err, "a process that cannot be started")
     tap.check("sqlite:" in cluster.run(*s.args("--sql", "SELECT 1", store="memory:"), status=cli.USAGE).err, "a store without statements")
     tap.check("--group" in cluster.run("run", "--exec", "true", status=cli.USAGE).err, "a group is needed")
     cli.Cluster(start=False).run("run", "--topic", "T", "--group", "g", "--exec", "true", status=cli.UNREACHABLE)
