@@ -54,6 +54,8 @@ ENTRIES = {
     "send": ["Orders", "hello", "--count", "3", "--each"],
     "consume": ["Orders", "--end"],
     "query": ["Orders", "--key", "order-1"],
+    "run": ["--topic", "Orders", "--group", "sidecar", "--from", "first", "--key", "{msgid}", "--store", "memory:", "--exec", "true",
+            "--count", "1"],
     "bench send": [*BENCH],
     "bench consume": ["--count", "50", "--size", "100"],
     "bench e2e": [*BENCH],
