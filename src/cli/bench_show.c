@@ -219,10 +219,12 @@ static void put_left(struct bench *b, const struct load_result *r, bool deleted)
                    "%" PRIu64 " marks of group " BENCH_GROUP " in the tables or keys " BENCH_TABLE
                    "*, which expire after ten minutes",
                    r->stored);
-    else if (b->load.kind != LOAD_ONCE && deleted)
+    else if (b->load.kind == LOAD_CONSUME && b->load.fill == 0)
+        put_text(cli, "left_behind", "nothing: no message was sent, no offset committed");
+    else if (deleted)
         put_text(cli, "left_behind",
                  "nothing but the log's bytes, until they are too old: its topics were deleted");
-    else if (b->load.kind != LOAD_ONCE)
+    else
         put_format(cli, "left_behind", "%" PRIu64 " messages in topic %s%s", r->stored,
                    b->load.topic, b->load.topics > 1 ? "-*" : "");
 }
