@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define PLOT_EVERY_MS 200
@@ -149,6 +150,16 @@ static int status_of_load(enum err err)
     }
 }
 
+/* As many open files as this process may have: a connection is one, a client some more. */
+static void files_allow(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
 static int bench_run(struct bench *b)
 {
     struct cli *cli = b->cli;
@@ -158,6 +169,7 @@ static int bench_run(struct bench *b)
     if (status)
         return status;
     cli_catch_stop(cli);
+    files_allow();
     b->load.progress = bench_progress;
     b->load.stopped = bench_stopped;
     b->load.user = b;

@@ -50,7 +50,8 @@ enum load_phase { LOAD_PREPARE, LOAD_FILL, LOAD_WARM, LOAD_MEASURE, LOAD_DRAIN }
 
 #define LOAD_STAMP_SIZE      24 /* of a body of LOAD_E2E: whose run, when it was due, its number */
 #define LOAD_SIZE_MAX        (4u << 20)
-#define LOAD_CONNECTIONS_MAX 1024
+#define LOAD_CLIENTS_MAX     1024  /* each has threads of its own … */
+#define LOAD_CONNECTIONS_MAX 10000 /* … which raw connections have not */
 #define LOAD_IN_FLIGHT_MAX   65536
 #define LOAD_HANDS_MAX       4096 /* threads, where there is one for each place */
 #define LOAD_BATCH_MAX       1024

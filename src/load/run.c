@@ -56,6 +56,9 @@ static enum err options_check(const struct load_options *options, struct fault *
             "and no interval below %d ms",
             LOAD_TOPICS_MAX, LOAD_CONNECTIONS_MAX, LOAD_IN_FLIGHT_MAX, LOAD_BATCH_MAX,
             LOAD_SIZE_MAX, LOAD_INTERVAL_LEAST);
+    if (!o.raw && o.connections > LOAD_CLIENTS_MAX)
+        return fault_set(why, ERR_INVALID, "at most %d connections, unless they are raw",
+                         LOAD_CLIENTS_MAX);
     if (!(o.rate >= 0 && o.rate <= 1e9))
         return fault_set(why, ERR_INVALID, "a rate is above 0, and at most a thousand million");
     if (sends && o.batch > 1 && (uint64_t)o.batch * o.size > LOAD_SIZE_MAX)

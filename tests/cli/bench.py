@@ -92,6 +92,8 @@ def _():
         tap.equal((len(keys), len(set(keys))), (3201, 3201))
     big = cluster.json("bench", "send", "--raw", "--size", "1MiB", "-i", "4", "-c", "2", "--count", "20")  # more than sockets hold
     tap.equal((big["messages"], big["failures"]), (20, 0))
+    many = cluster.json("bench", "send", "--raw", "-c", "300", "-i", "1", "--count", "900", "--size", "64")
+    tap.equal((many["messages"], many["failures"]), (900, 0))
     tap.check("--raw" in cluster.run("bench", "send", "--header", "binary", status=cli.USAGE).err, "a header without --raw")
 
 
@@ -153,7 +155,7 @@ def _():
 
 @tap.test("what makes no sense is refused before anything is done; where nobody answers, it is said")
 def _():
-    for args in (("send", "--connections", "99999"), ("send", "--batch", "1000", "--size", "1MiB"), ("e2e", "--size", "8"),
+    for args in (("send", "--connections", "2000"), ("send", "--raw", "--connections", "99999"), ("send", "--batch", "1000", "--size", "1MiB"), ("e2e", "--size", "8"),
                  ("send", "--interval", "1ms"), ("once", "--in-flight", "100k"), ("send", "--size", "8GiB"), ("send", "extra"),
                  ("send", "--topic", "x" * 200)):
         tap.equal(cluster.run("bench", *args, status=cli.USAGE).out, "")
