@@ -50,37 +50,26 @@ char *client_text(struct omq_client *client, const char *text)
 
 void waiter_init(struct waiter *waiter)
 {
-    room_init(&waiter->room, "waiter", ROOM_LEAF);
-    waiter->done = false;
+    bell_clear(&waiter->bell);
 }
 
 void waiter_tell(struct waiter *waiter)
 {
-    room_enter(&waiter->room);
-    waiter->done = true;
-    room_tell(&waiter->room);
-    room_leave(&waiter->room);
+    bell_ring(&waiter->bell);
 }
 
 void waiter_wait(struct waiter *waiter)
 {
-    room_enter(&waiter->room);
-    while (!waiter->done)
-        room_wait(&waiter->room, -1);
-    room_leave(&waiter->room);
-    room_clear(&waiter->room);
+    (void)bell_wait(&waiter->bell, UINT64_MAX);
 }
 
 bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *clock)
 {
-    uint64_t end_ns = clock_ns(clock) + (uint64_t)timeout_ms * 1000000;
-    room_enter(&waiter->room);
-    uint64_t now_ns;
-    while (!waiter->done && (now_ns = clock_ns(clock)) < end_ns)
-        room_wait_ns(&waiter->room, end_ns - now_ns);
-    bool done = waiter->done;
-    room_leave(&waiter->room);
-    return done;
+    uint64_t now_ns = clock_ns(clock), end_ns = now_ns + (uint64_t)timeout_ms * 1000000;
+    bool told = false;
+    for (; !told && now_ns < end_ns; now_ns = clock_ns(clock))
+        told = bell_wait(&waiter->bell, clock_ns(clock_system()) + (end_ns - now_ns));
+    return told || bell_wait(&waiter->bell, 0);
 }
 
 struct visit {

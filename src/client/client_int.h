@@ -19,6 +19,7 @@
 #define CLIENT_CLIENT_INT_H
 
 #include "base/arena.h"
+#include "base/bell.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/counted.h"
@@ -322,13 +323,12 @@ char *client_text(struct omq_client *client, const char *text); /* a copy; NULL 
 
 /* What the application waits for: filled and told by the loop. */
 struct waiter {
-    struct room room;
-    bool done;
+    struct bell bell;
 };
 void waiter_init(struct waiter *waiter);
 void waiter_tell(struct waiter *waiter); /* any thread, once; the waiter may be gone afterwards */
-void waiter_wait(struct waiter *waiter); /* and clears it */
-/* False: it was not told in that time. Does not clear it. */
+void waiter_wait(struct waiter *waiter);
+/* False: it was not told in that time. */
 bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *clock);
 
 /* ---- questions of the application: ask.c ---- */

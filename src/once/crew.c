@@ -393,7 +393,7 @@ static void party_stay(struct crew *crew, struct party *own)
         leave(crew);
         if (next)
             bell_wake(next);
-        bell_wait(&own->bell, until_ns);
+        (void)bell_wait(&own->bell, until_ns);
         enter(crew);
         bell_clear(&own->bell);
         row_expire(crew, own);

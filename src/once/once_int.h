@@ -29,6 +29,7 @@
 #ifndef ONCE_INT_H
 #define ONCE_INT_H
 
+#include "base/bell.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/dice.h"
@@ -81,16 +82,6 @@ uint32_t thread_number(void);
 
 uint64_t wait_now_ns(void);
 void wait_ns(uint64_t ns);
-
-/* A bell is rung once and heard by one thread. It may vanish as soon as it was rung, so ringing has
- * two parts: bell_set while the listener cannot leave, bell_wake when that no longer matters. */
-struct bell {
-    _Atomic uint32_t rung;
-};
-void bell_set(struct bell *bell);
-void bell_wake(const struct bell *bell);
-void bell_wait(struct bell *bell, uint64_t until_ns); /* UINT64_MAX: for ever */
-void bell_clear(struct bell *bell);
 
 /* When to knock again at a door that was shut. Its owner's lock guards it. */
 struct gate {
