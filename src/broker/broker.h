@@ -14,6 +14,7 @@
  *     dedup     messages that were stored before are not stored again
  *     pop       messages that are handed out for a time, and come again unless acknowledged
  *     timers    messages with a time of their own; taking them back
+ *     admin     what operators set, reset and ask for (admin.h); what was counted (numbers.h)
  *     tables    the four JSON files under config/, as Apache has them
  *
  * Room: core (1), one for all of the above but dedup, which has its own (1).
@@ -28,6 +29,8 @@
 #include "base/counted.h"
 #include "base/dice.h"
 #include "base/vfs.h"
+#include "broker/admin.h"
+#include "broker/numbers.h"
 #include "msg/msg.h"
 #include "store/store.h"
 
@@ -561,200 +564,6 @@ must_check enum err broker_lock(struct broker *broker, struct bytes group, struc
 /* Gives back those that are the client's own. */
 must_check enum err broker_unlock(struct broker *broker, struct bytes group, struct bytes client_id,
                                   const struct lock_wish *wishes, size_t n, struct fault *why);
-
-/* ---- administration ---- */
-
-/* Makes a topic or changes it. `changes`: of its attributes, "+key=value,-key"; those of `set` do
- * not count. ERR_INVALID (a name, a number, an attribute), ERR_BUSY (a limit). */
-must_check enum err broker_topic_set(struct broker *broker, const struct topic_settings *set,
-                                     struct bytes changes, struct fault *why);
-/* With the offsets of all groups in it. Its messages stay until they are old. OK if there is none.
- */
-must_check enum err broker_topic_delete(struct broker *broker, struct bytes name,
-                                        struct fault *why);
-must_check enum err broker_topic_get(struct broker *broker, struct bytes name, struct arena *arena,
-                                     struct topic_settings *out, struct fault *why);
-must_check enum err broker_group_set(struct broker *broker, const struct group_settings *set,
-                                     struct fault *why);
-must_check enum err broker_group_delete(struct broker *broker, struct bytes name,
-                                        bool clean_offsets, struct fault *why);
-must_check enum err broker_group_get(struct broker *broker, struct bytes name, struct arena *arena,
-                                     struct group_settings *out, struct fault *why);
-
-struct place_reset {
-    int32_t queue_id;
-    int64_t offset;
-};
-struct offsets_reset {
-    struct bytes group, topic;
-    int32_t queue_id;     /* -1: all */
-    int64_t timestamp_ms; /* go on with the first message from then on; -1: with the next to come */
-    int64_t offset;       /* or exactly here, when one queue is named; -1: by time */
-    bool force;           /* only when clients see to it: also forwards */
-    struct place_reset *places; /* afterwards, in the arena */
-    size_t n;
-};
-/* Somebody asks for it: the one way in which an offset goes backwards without the group. OK: the
- * places are where each queue goes on. ERR_UNKNOWN_TOPIC, ERR_UNKNOWN_GROUP, ERR_RANGE (an offset
- * that the queue does not have), ERR_NOT_SUBSCRIBED (nobody there to see to it), ERR_UNSUPPORTED (a
- * client that cannot). */
-must_check enum err broker_offsets_reset(struct broker *broker, struct offsets_reset *reset,
-                                         struct arena *arena, struct fault *why);
-
-struct offsets_clone {
-    struct bytes from, to; /* groups */
-    struct bytes topic;    /* empty: all that `from` has come anywhere in */
-    bool offline;          /* also topics that `from` has members for and does not subscribe to */
-};
-/* One group begins where another is; meant for a group that has no members yet, since these would
- * go on where they are and commit that. ERR_UNKNOWN_GROUP (`to`), ERR_NO_MEMORY. `*queues`: how
- * many offsets were taken over. */
-must_check enum err broker_offsets_clone(struct broker *broker, const struct offsets_clone *clone,
-                                         size_t *queues, struct fault *why);
-/* Forgets deleted topics of which nothing is left. */
-void broker_tombs_tidy(struct broker *broker);
-
-struct queue_stat {
-    int64_t min, max, last_ms; /* of the last message; 0: there is none */
-};
-/* Of each queue of a topic, by number; `*per_second`: messages that came over the last minute. */
-must_check enum err broker_topic_stats(struct broker *broker, struct bytes topic,
-                                       struct arena *arena, struct queue_stat **out, size_t *n,
-                                       double *per_second, struct fault *why);
-
-struct consume_stat {
-    struct bytes topic;
-    int32_t queue_id;
-    int64_t max, offset; /* the queue's end, the group's place */
-    int64_t last_ms;     /* of the last message the group has consumed; 0: unknown */
-};
-/* How far a group has come in the topics named; with none named in all that it has come anywhere
- * in. `all`: also in those it does not subscribe to now. `*per_second`: messages that it read
- * there, over the last minute. */
-must_check enum err broker_consume_stats(struct broker *broker, struct bytes group,
-                                         const struct bytes *topics, size_t n_topics, bool all,
-                                         struct arena *arena, struct consume_stat **out, size_t *n,
-                                         double *per_second);
-/* Groups that subscribe to a topic or have come anywhere in it; each once, in order. */
-must_check enum err broker_topic_groups(struct broker *broker, struct bytes topic,
-                                        struct arena *arena, struct bytes **out, size_t *n);
-
-/* Topics that a group subscribes to or has come anywhere in; each once, in order. */
-must_check enum err broker_group_topics(struct broker *broker, struct bytes group,
-                                        struct arena *arena, struct bytes **out, size_t *n);
-/* Topics that a broker has by itself. */
-must_check enum err broker_system_topics(struct broker *broker, struct arena *arena,
-                                         struct bytes **out, size_t *n);
-/* Groups with producers that are connected. */
-must_check enum err broker_producer_groups(struct broker *broker, struct arena *arena,
-                                           struct bytes **out, size_t *n);
-
-struct group_topic {
-    struct bytes group, topic;
-};
-/* Each group with each topic that it has come anywhere in, by group. `ordered`: only topics that
- * are meant for ordered messages. */
-must_check enum err broker_all_progress(struct broker *broker, bool ordered, struct arena *arena,
-                                        struct group_topic **out, size_t *n);
-
-struct time_span {
-    int64_t first_ms, last_ms; /* of the messages that are there; -1: none is */
-    int64_t consumed_ms;       /* of the last one the group has consumed */
-    int64_t delay_ms;          /* how old the next one for it is; 0: there is none */
-};
-/* Of each queue of a topic that can be written, by number. */
-must_check enum err broker_time_spans(struct broker *broker, struct bytes group, struct bytes topic,
-                                      struct arena *arena, struct time_span **out, size_t *n,
-                                      struct fault *why);
-
-struct connection {
-    struct bytes client_id;
-    struct addr addr;
-    uint8_t language;
-    int32_t version;
-    int64_t seen_ms; /* when it last said that it is there */
-};
-struct connections {
-    struct connection *list;
-    size_t n;
-    /* Of consumers only. */
-    bool broadcasting, pops, actively;
-    struct bytes from_where;
-    struct subscription *subs;
-    size_t n_subs;
-};
-/* Who is in a group of consumers, or of producers. ERR_NOT_FOUND: nobody. ERR_TOO_BIG: the arena.
- */
-must_check enum err broker_connections(struct broker *broker, struct bytes group, bool consumers,
-                                       struct arena *arena, struct connections *out);
-/* The connection of one client, counted for the caller; NULL: it is not there. */
-struct counted *broker_consumer_session(struct broker *broker, struct bytes group,
-                                        struct bytes client_id, int32_t *version);
-/* The connection by which a client was last heard of as a producer of any group. */
-struct counted *broker_producer_session(struct broker *broker, struct bytes client_id);
-
-/* How long something took. Bucket k counts what took less than 2^k µs and is in no bucket before;
- * the last has the rest. */
-#define LATENCY_BUCKETS 26
-struct latency {
-    uint64_t count, sum_us;
-    uint64_t buckets[LATENCY_BUCKETS];
-};
-/* The end of the bucket in which a part (0 to 1) of all is reached; 0: there is nothing. */
-uint64_t latency_quantile_us(const struct latency *latency, double part);
-/* The door tells how long sends took, from reading to answering; `lanes` is each one's (produce),
- * or NULL. */
-void broker_sends_took(struct broker *broker, uint64_t ns, struct lane *const *lanes, size_t n);
-/* By TOPIC_, QUEUE_ or BROKER_PUT_LATENCY, or TOPIC_, QUEUE_, GROUP_ or BROKER_GET_LATENCY; sum_us
- * only of the broker. ERR_NOT_FOUND as below. */
-must_check enum err broker_latency(struct broker *broker, struct bytes name, struct bytes key,
-                                   struct latency *out);
-
-struct stat_window {
-    uint64_t sum;
-    double per_second, average; /* the second: for each request, where those are counted */
-};
-struct stat_windows {
-    struct stat_window minute, hour, day;
-};
-/* One statistic by the name and the key that Apache's broker has for it; numbers_view.c has the
- * list. A name of broker_latency with _50, _99, _999 or _MAX behind it: how many there were since
- * the start, and as `average` within how many ms so many of them were. ERR_NOT_FOUND: no such name,
- * or nothing was counted under that key. */
-must_check enum err broker_stat(struct broker *broker, struct bytes name, struct bytes key,
-                                struct stat_windows *out, struct fault *why);
-
-struct broker_numbers {
-    int64_t boot_ms, now_ms, up_ms;
-    uint64_t put, got, put_size, got_size;     /* messages since then, and their bytes */
-    uint64_t put_mornings[2], got_mornings[2]; /* the same this morning, and yesterday */
-    struct latency sends, pulls;
-    double put_rates[3], got_rates[3]; /* a second, over the last 10, 60 and 600 s */
-    uint64_t log_first, log_end;
-    int64_t earliest_ms; /* when the first message there is was stored; -1: there is none */
-    double disk_used;    /* 0 to 1 */
-    size_t topics, groups, clients, holds;
-    uint64_t differing; /* how often members of a group subscribed differently */
-
-    /* Transactions: open now; since the start. */
-    size_t txn_open;
-    uint64_t txn_committed, txn_rolled_back, txn_checks, txn_given_up;
-
-    /* dedup */
-    uint64_t duplicates;     /* messages that were not stored again */
-    uint64_t keys;           /* that are remembered now … */
-    uint64_t keys_bytes;     /* … and the memory for them */
-    uint64_t keys_displaced; /* that had to go before their time, because there were too many */
-    /* POP: messages */
-    uint64_t pop_in_flight, popped, pop_acked, pop_revived, pop_dead;
-    uint64_t pop_late; /* acknowledged too late, or without having been handed out */
-    size_t pop_marks;
-    /* Messages with a time of their own: waiting now; since the start delivered, recalled before
-     * their time, stored again because they wait for long, and lost to a disk that was too full. */
-    uint64_t timers_pending, timers_delivered, timers_recalled, timers_rolled, timers_lost;
-    int64_t timers_behind; /* messages that wait for their place in the wheel */
-};
-void broker_numbers(struct broker *broker, struct broker_numbers *out);
 
 /* ---- what the name servers are told ---- */
 
