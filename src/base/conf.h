@@ -65,6 +65,12 @@ must_check enum err conf_parse(const struct conf_table *table, void *settings, c
                                struct bytes text, const struct conf_unknown *unknown,
                                struct fault *why);
 
+/* Every key and value of such a text, in order and whatever the keys are. Of a value longer than
+ * CONF_TEXT_MAX - 1 bytes `each` gets the beginning; a value without a key is left out. */
+must_check enum err conf_each(const char *file, struct bytes text,
+                              void (*each)(void *user, const char *key, const char *value),
+                              void *user, struct fault *why);
+
 const struct conf_option *conf_find(const struct conf_table *table, const char *key);
 
 /* The key of the table that was probably meant, or NULL. */

@@ -69,14 +69,31 @@ static enum err apply(const struct conf_table *table, void *settings, const stru
     return OK;
 }
 
-enum err conf_parse(const struct conf_table *table, void *settings, const char *file,
-                    struct bytes text, const struct conf_unknown *unknown, struct fault *why)
+static struct source source_over(const char *file, struct bytes text)
 {
     if (bytes_start(text, BYTES("\xef\xbb\xbf")))
         text = bytes_from(text, 3);
     struct rd r = rd_over(text);
-    struct source s = {.file = file, .at = r.at, .end = r.end, .line = 1};
+    return (struct source){.file = file, .at = r.at, .end = r.end, .line = 1};
+}
 
+enum err conf_each(const char *file, struct bytes text,
+                   void (*each)(void *user, const char *key, const char *value), void *user,
+                   struct fault *why)
+{
+    struct source s = source_over(file, text);
+    struct entry e;
+    enum err err = OK;
+    while (next_entry(&s, &e, &err, why))
+        if (e.key[0] != '\0')
+            each(user, e.key, e.value);
+    return err;
+}
+
+enum err conf_parse(const struct conf_table *table, void *settings, const char *file,
+                    struct bytes text, const struct conf_unknown *unknown, struct fault *why)
+{
+    struct source s = source_over(file, text);
     struct entry e;
     enum err err = OK;
     while (next_entry(&s, &e, &err, why)) {

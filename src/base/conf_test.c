@@ -382,6 +382,30 @@ static void text_of_any_kind_comes_back(void **state)
     }
 }
 
+static void note_pair(void *user, const char *key, const char *value)
+{
+    buf_printf(user, "[%s|%.8s]", key, value);
+}
+
+/* Also of keys that no table has; a long value is cut, a wrong line ends it with its number. */
+static void tells_every_pair(void **state)
+{
+    (void)state;
+    struct buf seen = buf_upto(1024);
+    struct fault why = {0};
+    assert_int_equal(
+        conf_each("s", BYTES("# c\na = 1\nb\\=c:x y \n=lost\n\na=2"), note_pair, &seen, &why), OK);
+    assert_memory_equal(seen.at, "[a|1][b=c|x y][a|2]", seen.len);
+    seen.len = 0;
+    char text[CONF_TEXT_MAX + 64] = "k=";
+    memset(text + 2, 'v', sizeof text - 3);
+    assert_int_equal(conf_each("s", bytes_str(text), note_pair, &seen, &why), OK);
+    assert_memory_equal(seen.at, "[k|vvvvvvvv]", seen.len);
+    assert_int_equal(conf_each("s", BYTES("a=1\nb=\\u12"), note_pair, &seen, &why), ERR_INVALID);
+    assert_non_null(strstr(why.text, "s:2:"));
+    buf_clear(&seen);
+}
+
 static void makes_a_markdown_table(void **state)
 {
     (void)state;
@@ -419,6 +443,7 @@ int main(void)
         cmocka_unit_test(survives_every_prefix_and_every_change),
         cmocka_unit_test(prints_a_file_that_can_be_read_back),
         cmocka_unit_test(text_of_any_kind_comes_back),
+        cmocka_unit_test(tells_every_pair),
         cmocka_unit_test(makes_a_markdown_table),
     };
     return cmocka_run_group_tests_name("conf", tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* admin_brokers.c - brokers as a whole: their numbers, their settings, what they count. */
+#include "base/conf.h"
 #include "cli/admin_int.h"
 
 #include <stdlib.h>
@@ -52,47 +53,32 @@ int admin_runtime(struct cli *cli, const struct admin_cluster *on, bool slaves, 
     return status || quiet ? status : admin_verdict(cli, asks, *n);
 }
 
-/* Java's properties: a line is name=value, blanks around both, # and ! begin a comment, a backslash
- * escapes. Values of brokers have backslashes only before : and = and themselves. */
-static struct admin_pair line_take(struct cli *cli, struct bytes line)
+struct taking {
+    struct cli *cli;
+    struct admin_node *node;
+    size_t max;
+};
+
+static void setting_take(void *user, const char *key, const char *value)
 {
-    char *text = admin_alloc(cli, line.len + 1, 1), *name = text, *value = NULL;
-    size_t n = 0;
-    for (size_t i = 0; i < line.len; i++) {
-        char c = (char)line.at[i];
-        if (c == '\r')
-            continue;
-        if (c == '\\' && i + 1 < line.len)
-            c = (char)line.at[++i];
-        else if (c == '=' && !value) {
-            while (n > 0 && text[n - 1] == ' ')
-                n--;
-            text[n++] = 0;
-            value = text + n;
-            continue;
-        } else if (c == ' ' && (n == 0 || text + n == value))
-            continue;
-        text[n++] = c;
-    }
-    return (struct admin_pair){name, value ? value : ""};
+    struct taking *t = user;
+    if (t->node->n < t->max)
+        t->node->pairs[t->node->n++] =
+            (struct admin_pair){admin_format(t->cli, "%s", key), admin_format(t->cli, "%s", value)};
 }
 
-static void settings_take(struct cli *cli, struct bytes text, struct admin_node *node)
+/* The body is the text of a Java properties file. */
+static void settings_take(struct cli *cli, struct admin_ask *ask, struct admin_node *node)
 {
-    size_t lines = 1, at = 0;
-    for (size_t i = 0; i < text.len; i++)
-        lines += text.at[i] == '\n';
-    node->pairs = admin_alloc(cli, lines, sizeof *node->pairs);
-    while (at < text.len) {
-        size_t end = at;
-        while (end < text.len && text.at[end] != '\n')
-            end++;
-        if (text.at[at] != '#' && text.at[at] != '!') {
-            struct admin_pair pair = line_take(cli, bytes_of(text.at + at, end - at));
-            if (*pair.name)
-                node->pairs[node->n++] = pair;
-        }
-        at = end + 1;
+    struct taking t = {.cli = cli, .node = node, .max = 1};
+    struct fault why = {0};
+    for (size_t i = 0; i < ask->text.len; i++)
+        t.max += ask->text.at[i] == '\n' || ask->text.at[i] == '\r';
+    node->pairs = admin_alloc(cli, t.max, sizeof *node->pairs);
+    if (conf_each("its settings", ask->text, setting_take, &t, &why)) {
+        ask->code = ask->why.code = OMQ_PROTOCOL;
+        (void)snprintf(ask->why.text, sizeof ask->why.text, "%s", why.text);
+        node->n = 0;
     }
     qsort(node->pairs, node->n, sizeof *node->pairs, by_pair);
 }
@@ -107,9 +93,9 @@ int admin_settings(struct cli *cli, const struct admin_cluster *on, bool slaves,
     if (status)
         return status;
     for (size_t i = 0; i < *n; i++) {
-        (*out)[i].why = asks[i].why;
         if (!asks[i].code)
-            settings_take(cli, asks[i].text, &(*out)[i]);
+            settings_take(cli, &asks[i], &(*out)[i]);
+        (*out)[i].why = asks[i].why;
     }
     return admin_verdict(cli, asks, *n);
 }

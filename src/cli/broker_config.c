@@ -111,7 +111,7 @@ static struct bytes properties_write(struct cli *cli, const struct wish *wishes,
         }
         text[at++] = '=';
         for (const char *c = wishes[i].value; *c; c++) {
-            if (*c == '\\' || (c == wishes[i].value && *c == ' '))
+            if (*c == '\\' || (*c == ' ' && (c == wishes[i].value || !c[1])))
                 text[at++] = '\\';
             text[at++] = *c;
         }

@@ -103,13 +103,17 @@ def _():
         if request.code == 106:
             return fake.reply(body=r.dumps({"brokerAddrTable": {"b": {"brokerName": "b", "cluster": "c", "brokerAddrs": {"0": server.address}}}}))
         return fake.reply(body=body)
-    for body, wanted in ((b"", []), (b"\n\n=\n==\n", []), (b"a=b\\", [("a", "b\\")]), (b"# x\n!y\na = 1\r\nb=c\\:d\\=e\n", [("a", "1"), ("b", "c:d=e")]),
-                         (b"a\\=b=c", [("a=b", "c")]), (b"k=\x1b[2J\xff\x00z", None)):
+    for body, wanted in ((b"", []), (b"\n\n=\n==\n", []), (b"a=b\\\\", [("a", "b\\")]), (b"# x\n!y\na = 1\r\nb=c\\:d\\=e\n", [("a", "1"), ("b", "c:d=e")]),
+                         (b"a\\=b=c", [("a=b", "c")]), (b"k=\x1b[2J\xff z", None), (b"a=\\n\\u20ac\nb=1", [("a", "\n\u20ac"), ("b", "1")])):
         server = fake.Fake(answer)
         result = cluster.run("broker", "config", "-n", server.address, status=cli.OK)
         tap.check("\033" not in result.out, result)
         if wanted is not None:
             tap.equal([(row["name"], row["value"]) for row in cluster.json("broker", "config", "-n", server.address)], wanted, body)
+        server.close()
+    for body in (b"a=\x00", b"a=\\u12"):
+        server = fake.Fake(answer)
+        tap.check("broker b: its settings:1:" in cluster.run("broker", "config", "-n", server.address, status=cli.FAILED).err, body)
         server.close()
 
 

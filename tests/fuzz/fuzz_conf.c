@@ -48,11 +48,23 @@ static void tell(void *user, const char *where, const char *key, const char *nea
     invariant(nearest == NULL || conf_find(&table, nearest) != NULL);
 }
 
+static void count(void *user, const char *key, const char *value)
+{
+    invariant(key[0] != '\0');
+    invariant(strlen(value) < CONF_TEXT_MAX);
+    ++*(size_t *)user;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct conf_unknown unknown = {tell, NULL};
     struct settings first = {0}, second = {0};
     struct fault why = {0};
+    size_t entries = 0, lines = 1;
+    for (size_t i = 0; i < size; i++)
+        lines += data[i] == '\n' || data[i] == '\r';
+    enum err each = conf_each("fuzz.conf", bytes_of(data, size), count, &entries, NULL);
+    invariant(entries <= lines);
     invariant(conf_defaults(&table, &first, NULL) == OK);
 
     enum err err = conf_parse(&table, &first, "fuzz.conf", bytes_of(data, size), &unknown, &why);
@@ -61,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         invariant(strncmp(why.text, "fuzz.conf:", 10) == 0);
         return 0;
     }
+    invariant(each == OK);
     struct buf out = buf_upto(1 << 16);
     conf_print(&table, &first, &out);
     invariant(out.err == OK);
