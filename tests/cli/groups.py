@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -97,6 +98,7 @@ def _():
     tap.equal((shown["clients_online"], shown["model"], shown["consume_type"], shown["from"]),
               (1, "CLUSTERING", "CONSUME_PASSIVELY", "CONSUME_FROM_FIRST_OFFSET"))
     tap.equal([(c["client"], c["language"]) for c in shown["clients"]], [("me@1", "PYTHON")])
+    tap.check(re.fullmatch(r"[45]\.\d\.\d", shown["clients"][0]["version"]), shown["clients"])
     tap.check([s for s in shown["subscriptions"] if (s["topic"], s["expression"], s["type"]) == ("Seen", "a || b", "TAG")], shown)
     tap.equal([(q["queue"], q["offset"], q["end"], q["lag"]) for q in shown["queues"]], [(0, 3, 10, 7), (1, 10, 10, 0)])
     tap.check(shown["lag"] == 7 and shown["dead"] == 0, shown)

@@ -208,6 +208,23 @@ def lying(answers, broker="127.0.0.1:1"):
     return server
 
 
+@tap.test("a broker without a master is read from its slave, and not changed")
+def _():
+    def answer(request):
+        if request.code == CLUSTER_INFO:
+            brokers = {"b": {"brokerName": "b", "cluster": "c", "brokerAddrs": {"2": "127.0.0.1:1", "1": server.address}}}
+            return fake.reply(body=r.dumps({"brokerAddrTable": brokers}))
+        return fake.reply(body=b'{"topicConfigTable":{"T":{"topicName":"T","perm":6,"readQueueNums":2,"writeQueueNums":2}}}')
+    server = fake.Fake(answer)
+    [row] = cluster.json("topic", "list", "-n", server.address)
+    tap.equal((row["topic"], row["write_queues"]), ("T", 2))
+    for command in (("topic", "create", "U"), ("topic", "delete", "T", "--yes"), ("group", "set", "g"), ("broker", "config", "a=1", "--yes")):
+        result = cluster.run(*command, "-n", server.address, status=cli.UNREACHABLE)
+        tap.check("no master" in result.err and "nothing was changed" in result.err, result)
+    tap.equal([each.code for each in server.requests if each.code in (17, 215, 216, 200, 25)], [], "changes")
+    server.close()
+
+
 @tap.test("what servers say is read with care: no JSON, other types, absurd numbers, names with control characters")
 def _():
     strange = [b"{", b"[]", b"null", b"7", b'{"brokerAddrTable":7}', b'{"brokerAddrTable":[[]]}', b'{"brokerAddrTable":{"b":{}}}',
