@@ -11,7 +11,9 @@ extern const struct command send_commands[];
 extern const struct command bench_commands[];
 extern const struct command store_commands[];
 extern const struct command operate_commands[];
-extern const struct command topic_commands[], group_commands[], cluster_commands[], lag_commands[];
+extern const struct command group_commands[];
+extern const struct command cluster_commands[];
+extern const struct command lag_commands[];
 extern const struct command run_commands[];
 
 #endif
