@@ -8,6 +8,8 @@ extern const struct command consume_commands[];
 extern const struct command dlq_commands[];
 extern const struct command query_commands[];
 extern const struct command send_commands[];
+extern const struct command topic_commands[];
+extern const struct command trace_commands[];
 extern const struct command bench_commands[];
 extern const struct command store_commands[];
 extern const struct command operate_commands[];

@@ -201,12 +201,24 @@ static int scan_marked(struct box *box, bool whole)
     return status;
 }
 
+/* By the list of all groups: Apache's broker makes a group that it is asked for by name. */
+static bool group_is_known(struct box *box)
+{
+    struct admin_group *groups;
+    size_t n;
+    if (admin_none(admin_groups(box->cli, &box->cluster, &groups, &n)))
+        return true; /* as far as we know */
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(groups[i].group, box->group) == 0)
+            return true;
+    return false;
+}
+
 int box_open(struct box *box, struct cli *cli, const char *group, bool whole)
 {
     *box = (struct box){.cli = cli, .group = group, .topic = admin_format(cli, "%%DLQ%%%s", group)};
     struct admin_topic *topics;
-    struct admin_group *groups;
-    size_t n, n_groups;
+    size_t n;
     int status = admin_group_check(cli, group);
     if (!status)
         status = admin_cluster(cli, &box->cluster);
@@ -214,10 +226,8 @@ int box_open(struct box *box, struct cli *cli, const char *group, bool whole)
         status = admin_topic_config(cli, &box->cluster, box->topic, &topics, &n);
     if (status)
         return status;
-    if (n == 0) { /* no letter so far; or nobody has heard of the group */
-        status = admin_group_config(cli, &box->cluster, group, &groups, &n_groups);
-        return !status && n_groups == 0 ? admin_group_missing(cli, &box->cluster, group) : status;
-    }
+    if (n == 0) /* no letter so far; or nobody has heard of the group */
+        return group_is_known(box) ? STATUS_OK : admin_group_missing(cli, &box->cluster, group);
     status = make_readable(box, topics, n);
     return status ? status : scan_marked(box, whole);
 }

@@ -130,6 +130,33 @@ static int query_broker(struct omq_client *client, const struct omq_query *query
     return code;
 }
 
+static bool is_among(const struct omq_queue *queues, size_t n, const char *broker)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(queues[i].broker, broker) == 0)
+            return true;
+    return false;
+}
+
+/* All brokers that have the topic, also those where it can only be read, or only be written. */
+static int query_all(struct omq_client *client, const struct omq_query *query,
+                     struct omq_found *found, struct omq_error *why)
+{
+    struct omq_queue *lists[2] = {NULL, NULL};
+    size_t n[2] = {0, 0};
+    int code = queues_ask(client, query->topic, true, false, &lists[0], &n[0], why);
+    if (!code)
+        code = queues_ask(client, query->topic, false, false, &lists[1], &n[1], why);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; !code && i < n[k]; i++)
+            if (!is_among(lists[k], i, lists[k][i].broker) &&
+                (k == 0 || !is_among(lists[0], n[0], lists[k][i].broker)))
+                code = query_broker(client, query, lists[k][i].broker, found, why);
+    omq_queues_free(lists[0]);
+    omq_queues_free(lists[1]);
+    return code;
+}
+
 /* The index holds hashes of keys: what has another key is left out. */
 static bool has_key(const struct omq_delivery *d, const struct omq_query *query)
 {
@@ -163,19 +190,11 @@ int omq_query(struct omq_client *client, const struct omq_query *query, struct o
     if (!client || !query || !out || !query->topic || keyed == unique)
         return omq_fail(why, OMQ_INVALID,
                         "a query needs a client, a topic, a key or an id, and a place");
-    struct omq_queue *queues;
-    size_t n;
-    int code = queues_ask(client, query->topic, true, false, &queues, &n, why);
-    if (code)
-        return code;
     struct omq_query plain = *query;
     plain.key = keyed ? query->key : NULL;
     plain.id = unique ? query->id : NULL;
     struct omq_found found = {0};
-    for (size_t i = 0; !code && i < n; i++) /* by broker and number: the first of each */
-        if (i == 0 || strcmp(queues[i].broker, queues[i - 1].broker) != 0)
-            code = query_broker(client, &plain, queues[i].broker, &found, why);
-    omq_queues_free(queues);
+    int code = query_all(client, &plain, &found, why);
     if (code) {
         omq_found_free(&found);
         return code;

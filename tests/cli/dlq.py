@@ -15,6 +15,7 @@ cluster = cli.Cluster()
 def bury(group, topic, count, key="k-{n}", *more):
     """So many messages of a topic become dead letters of a group, as a consumer that gives up makes them."""
     sent = cluster.json("send", topic, "m{n}", "--key", key, "--tag", "t", "--prop", "mine={n}", "--count", str(count), *more)
+    sent.sort(key=lambda each: each["number"])
     with remoting.Client(cluster.broker, timeout=20) as client:
         for each in sent:
             answer = client.request(remoting.CONSUMER_SEND_MSG_BACK, {
@@ -129,7 +130,7 @@ def _():
     bury("broken", "Broken", 400)
     with cli.Line(cluster) as line:
         line.cut_after(remoting.SEND_MESSAGE_V2, 150, lose=20, for_good=True)
-        result = cluster.run("dlq", "resend", "broken", "--json", "-n", line.names)
+        result = cluster.run("dlq", "resend", "broken", "--json", "--timeout", "1s", "-n", line.names)
     tap.equal(result.status, cli.PARTLY, result)
     records = cli.check_form("dlq resend", result.out)
     said = json.loads(result.err.splitlines()[-1])
