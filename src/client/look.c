@@ -226,18 +226,24 @@ static int read_take(struct question *q, const struct answer *answer)
     }
 }
 
-/* Records before the offset (an answer may overlap), and tags with the same hash as one that is
- * wanted. */
-static void keep_wanted(struct omq_found *found, int64_t offset, const struct sub *sub)
+/* Left out are records before the offset (an answer may overlap), those that come twice or
+ * backwards, and tags with the same hash as one that is wanted. */
+static void keep_wanted(struct omq_found *found, int64_t offset, const struct sub *sub,
+                        int64_t *next)
 {
     size_t kept = 0;
     for (size_t i = 0; i < found->n; i++) {
         struct omq_delivery *d = found->messages[i];
-        if (d->offset >= offset && (!sub || sub_wants(sub, d->tag)))
+        bool rises = d->offset >= offset && d->offset < INT64_MAX;
+        if (rises)
+            offset = d->offset + 1;
+        if (rises && (!sub || sub_wants(sub, d->tag)))
             found->messages[kept++] = d;
         else
             omq_delivery_free(d);
     }
+    if (found->n > 0 && *next < offset)
+        *next = offset;
     found->n = kept;
 }
 
@@ -294,7 +300,7 @@ int omq_read(struct omq_client *client, const struct omq_read *read, struct omq_
     struct look look = {.found = &found};
     int code = read_ask(client, read, sub, &look, why);
     if (!code) {
-        keep_wanted(&found, read->offset, sub);
+        keep_wanted(&found, read->offset, sub, &look.next);
         *out = found;
         *next = look.next;
     } else

@@ -123,6 +123,23 @@ static void questions_without_sense_are_refused(void **state)
     assert_int_equal(omq_offset_at(client, &(struct omq_queue){0}, 0, &offset, &why), OMQ_INVALID);
     assert_int_equal(omq_view(client, NULL, NULL, &found, &why), OMQ_INVALID);
     assert_int_equal(omq_view(client, NULL, "0000", &found, &why), OMQ_INVALID);
+    assert_int_equal(omq_topic_readable(client, NULL, &queues, &n, &why), OMQ_INVALID);
+    struct omq_found several;
+    const struct omq_query queries[] = {{.topic = "T"},
+                                        {.key = "k"},
+                                        {.topic = "T", .key = "k", .id = "i"},
+                                        {.topic = "T", .id = ""}};
+    for (size_t i = 0; i < sizeof queries / sizeof *queries; i++)
+        assert_int_equal(omq_query(client, &queries[i], &several, &why), OMQ_INVALID);
+    assert_int_equal(omq_query(NULL, &queries[0], &several, &why), OMQ_INVALID);
+    assert_int_equal(omq_query(client, NULL, &several, &why), OMQ_INVALID);
+    const struct omq_read reads[] = {{.offset = 1},
+                                     {.queue = queue, .offset = -1},
+                                     {.queue = {.topic = "T", .broker = "b", .id = -1}}};
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+        assert_int_equal(omq_read(client, &reads[i], &several, &offset, &why), OMQ_INVALID);
+    omq_found_free(NULL);
+    omq_found_free(&(struct omq_found){0});
     assert_int_equal(omq_offset(client, &queue, OMQ_END, &offset, &why), OMQ_NETWORK);
     assert_non_null(strstr(why.text, "T"));
     omq_client_close(client);

@@ -40,7 +40,7 @@ Receipt = structure(
     ("transaction", c_char * 64))
 ProducerOptions = structure(
     "ProducerOptions", ("group", c_char_p), *many(c_int, "timeout_ms try_timeout_ms retries"),
-    *many(c_bool, "retry_same_broker_first retry_not_stored"), ("retry_table", c_char_p), ("retry_table_mib", c_int),
+    *many(c_bool, "retry_same_broker_first retry_not_stored retry_undone"), ("retry_table", c_char_p), ("retry_table_mib", c_int),
     ("avoid_slow", c_bool), ("compress_over", c_size_t),
     *many(c_int, "compression compression_level"), ("max_message_size", c_size_t),
     *many(c_int, "max_in_flight queues"), ("trace", c_bool), ("trace_topic", c_char_p),

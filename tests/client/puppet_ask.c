@@ -74,12 +74,64 @@ static int play_view(struct command *c)
     return OMQ_OK;
 }
 
+static int found_tell(struct command *c, struct omq_found *found, int64_t next)
+{
+    struct json_out w = {.buf = &c->result};
+    json_open(&w);
+    json_key(&w, "messages");
+    json_open_array(&w);
+    for (size_t i = 0; i < found->n; i++)
+        delivery_write(&w, found->messages[i]);
+    json_close_array(&w);
+    json_int_member(&w, "next", next);
+    json_close(&w);
+    omq_found_free(found);
+    return OMQ_OK;
+}
+
+static int play_query(struct command *c)
+{
+    const struct omq_query query = {
+        .topic = arg_text(c->args, "topic", c->arena),
+        .key = arg_text(c->args, "key", c->arena),
+        .id = arg_text(c->args, "unique", c->arena), /* "id" is the command's own */
+        .begin_ms = arg_int(c->args, "begin"),
+        .end_ms = arg_int(c->args, "end"),
+        .max = (int)arg_int(c->args, "max"),
+    };
+    struct omq_found found;
+    int code = omq_query(client_find(c), &query, &found, &c->why);
+    return code ? code : found_tell(c, &found, 0);
+}
+
+static int play_look(struct command *c)
+{
+    const struct omq_subscription filter = {.expression = arg_text(c->args, "expression", c->arena),
+                                            .sql = arg_bool(c->args, "sql")};
+    const struct omq_read read = {
+        .queue = {.topic = arg_text(c->args, "topic", c->arena),
+                  .broker = arg_text(c->args, "broker", c->arena),
+                  .id = (int32_t)arg_int(c->args, "queue")},
+        .offset = arg_int(c->args, "offset"),
+        .max = (int)arg_int(c->args, "max"),
+        .filter = filter.expression ? &filter : NULL,
+        .wait_ms = (int)arg_int(c->args, "wait_ms"),
+    };
+    struct omq_found found;
+    int64_t next;
+    int code = omq_read(client_find(c), &read, &found, &next, &c->why);
+    return code ? code : found_tell(c, &found, next);
+}
+
+/* "readable": those that can be read. */
 static int play_queues(struct command *c)
 {
     struct omq_queue *queues;
     size_t n;
-    int code = omq_topic_queues(client_find(c), arg_text(c->args, "topic", c->arena), &queues, &n,
-                                &c->why);
+    const char *topic = arg_text(c->args, "topic", c->arena);
+    int code = arg_bool(c->args, "readable")
+                   ? omq_topic_readable(client_find(c), topic, &queues, &n, &c->why)
+                   : omq_topic_queues(client_find(c), topic, &queues, &n, &c->why);
     if (code)
         return code;
     struct json_out w = {.buf = &c->result};
@@ -117,8 +169,6 @@ static int play_offset(struct command *c)
 }
 
 const struct part ask_parts[] = {
-    {"view", play_view},
-    {"queues", play_queues},
-    {"offset", play_offset},
-    {NULL, NULL},
+    {"view", play_view},     {"query", play_query},   {"look", play_look},
+    {"queues", play_queues}, {"offset", play_offset}, {NULL, NULL},
 };

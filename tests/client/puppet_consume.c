@@ -392,6 +392,8 @@ static int play_reader(struct command *c)
         .commit_every_ms = (int)arg_int(c->args, "commit_every_ms"),
         .pull_batch = (int)arg_int(c->args, "pull_batch"),
         .max_messages = (int)arg_int(c->args, "max_messages"),
+        .expression = arg_text(c->args, "expression", c->arena),
+        .sql = arg_bool(c->args, "sql"),
     };
     o.start = start_of(c, &o.start_ms);
     struct omq_reader *reader;

@@ -196,6 +196,7 @@ static int play_producer(struct command *c)
         .retries = (int)arg_int(a, "retries"),
         .retry_same_broker_first = arg_bool(a, "retry_same_broker_first"),
         .retry_not_stored = arg_bool(a, "retry_not_stored"),
+        .retry_undone = arg_bool(a, "retry_undone"),
         .avoid_slow = arg_bool(a, "avoid_slow"),
         .retry_table = arg_text(a, "retry_table", c->arena),
         .retry_table_mib = (int)arg_int(a, "retry_table_mib"),

@@ -223,6 +223,18 @@ def _():
         tap.equal(len({each.ext["e"] for each in scene.sends()}), 1, "queues tried")
 
 
+@tap.test("with retry_undone a message is tried again only if no try before can have stored it")
+def _():
+    with Scene(cuts, others={"broker-b": cuts}, retries=2, retry_undone=True) as scene:
+        scene.refused(LOST)
+        tap.equal(len(scene.sends()) + len(scene.sends("broker-b")), 1, "tries after a cut")
+    with Scene(refuses(1), others={"broker-b": refuses(1)}, retries=2, retry_undone=True) as scene:
+        scene.refused(REFUSED)
+        tap.equal(len(scene.sends()) + len(scene.sends("broker-b")), 3, "tries after refusals")
+    with Scene(brokers={"broker-a": "127.0.0.1:1", "broker-b": "127.0.0.1:1"}, retries=2, retry_undone=True) as scene:
+        scene.refused(NETWORK)
+
+
 @tap.test("with producer dedup the second try goes to the same queue first, the third elsewhere")
 def _():
     with Scene(cuts, others={"broker-b": sent}, retries=2, retry_same_broker_first=True) as scene:
