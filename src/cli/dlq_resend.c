@@ -189,7 +189,7 @@ static bool unsure_keep(struct resend *r, struct letter *l, const struct landed 
 static void land_one(void *user, const struct landed *landed)
 {
     struct resend *r = user;
-    struct letter *l = (struct letter *)(uintptr_t)landed->number;
+    struct letter *l = landed->what;
     struct omq_error why;
     switch (landed->fate) {
     case FATE_STORED:
@@ -283,7 +283,7 @@ static int letter_send(struct resend *r, struct letter *l, const struct omq_deli
     if (r->to_group)
         properties[n++] = (struct omq_property){"RETRY_TOPIC", origin};
     message.n_properties = n;
-    flight_send(r->flight, &message, (uint64_t)(uintptr_t)l);
+    flight_send(r->flight, &message, 0, l);
     pace_step(&r->pace);
     free(properties);
     return STATUS_OK;

@@ -217,7 +217,7 @@ static void slot_send(struct slot *slot)
     }
 }
 
-void flight_send(struct flight *f, const struct omq_message *message, uint64_t number)
+void flight_send(struct flight *f, const struct omq_message *message, uint64_t number, void *what)
 {
     struct slot *slot = f->free;
     invariant(slot);
@@ -225,7 +225,7 @@ void flight_send(struct flight *f, const struct omq_message *message, uint64_t n
     f->under_way++;
     f->bytes += message->body_size;
     slot->begun_ms = now_ms();
-    slot->landed = (struct landed){.number = number};
+    slot->landed = (struct landed){.number = number, .what = what};
     if (message->id)
         (void)snprintf(slot->landed.receipt.id, sizeof slot->landed.receipt.id, "%s", message->id);
     slot->message = message_copy(message);

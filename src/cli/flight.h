@@ -2,7 +2,7 @@
  *
  *     struct flight *flight;
  *     flight_open(cli, &limits, &flight)
- *     while (flight_room(flight)) flight_send(flight, &message, number)
+ *     while (flight_room(flight)) flight_send(flight, &message, number, NULL)
  *     flight_land(flight, each, user)      what has been answered since, message by message
  *     flight_close(flight)
  *
@@ -27,7 +27,8 @@ enum fate { FATE_STORED, FATE_DUPLICATE, FATE_NOT_STORED, FATE_UNSURE };
 const char *fate_text(enum fate fate);
 
 struct landed {
-    uint64_t number; /* as it was given to flight_send */
+    uint64_t number; /* as they were given to flight_send */
+    void *what;
     enum fate fate;
     struct omq_receipt receipt; /* FATE_STORED, FATE_DUPLICATE; else its id alone */
     struct omq_error why;       /* the others */
@@ -50,7 +51,8 @@ void flight_close(struct flight *flight);
 bool flight_room(const struct flight *flight, size_t body_size);
 size_t flight_under_way(const struct flight *flight);
 /* What cannot even begin lands as well. */
-void flight_send(struct flight *flight, const struct omq_message *message, uint64_t number);
+void flight_send(struct flight *flight, const struct omq_message *message, uint64_t number,
+                 void *what);
 typedef void flight_each(void *user, const struct landed *landed);
 void flight_land(struct flight *flight, flight_each *each, void *user);
 /* Waits at most `ms` for something to land; `fd` (-1: none) ends it, too, when it can be read. */

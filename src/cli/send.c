@@ -148,7 +148,7 @@ static bool begin_one(struct send *send)
         send->there += landed.fate == FATE_STORED;
         land_one(send, &landed);
     } else {
-        flight_send(send->flight, &message, number);
+        flight_send(send->flight, &message, number, NULL);
     }
     return true;
 }

@@ -210,7 +210,7 @@ static int find_story(struct story *story, const char *id, const char *topic)
                         "there is no message with the id %s", printable(story->cli, bytes_str(id)));
     for (size_t i = 0; !status && i < N_WAITING; i++)
         if (story->copies[0].kind != COPY_WAITING ||
-            strcmp(story->copies[0].topic, waiting_topics[i]))
+            strcmp(story->copies[0].topic, waiting_topics[i]) != 0)
             status = story_look(story, waiting_topics[i], NULL);
     return status;
 }
