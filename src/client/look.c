@@ -11,6 +11,7 @@
 #define LOOK_MAX     32
 #define LOOK_MAX_MAX 1024
 #define WAIT_MAX_MS  30000
+#define WAIT_LATE_MS 5000 /* Apache's broker looks at those that wait every five seconds */
 
 /* ---- what was found ---- */
 
@@ -279,7 +280,8 @@ static int read_ask(struct omq_client *client, const struct omq_read *read, cons
                    {BYTES("bname"), bytes_str(read->queue.broker)}},
         .n_fields = 12,
         .any_code = true,
-        .timeout_ms = (uint64_t)(client->options.timeout_ms + (wait_ms > 0 ? wait_ms : 0)),
+        .timeout_ms =
+            (uint64_t)(client->options.timeout_ms + (wait_ms > 0 ? wait_ms + WAIT_LATE_MS : 0)),
         .got = read_take,
     };
     return question_ask(&look->question, why);
