@@ -78,7 +78,7 @@ static void measure(struct screen *s)
     struct winsize size = {0};
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_row == 0 || size.ws_col == 0)
         size = (struct winsize){.ws_row = 24, .ws_col = 80};
-    s->rows = size.ws_row;
+    s->rows = size.ws_row < ROWS_MAX ? size.ws_row : ROWS_MAX;
     s->columns = size.ws_col;
     forget_shown(s);
 }

@@ -252,7 +252,7 @@ static void table_lines(struct picture *p, const struct survey *s, struct canvas
     for (size_t i = p->first; i < p->first + shown; i++)
         line_add(out, row_is_bad(s, p->view, rows[i]) ? STYLE_BAD : STYLE_PLAIN, p->columns,
                  table_line(s, p->view, &rows[i], widths, &line));
-    while (out->n + 1 < (size_t)p->rows && out->n < 511)
+    while (out->n + 1 < (size_t)p->rows)
         line_add(out, STYLE_PLAIN, p->columns, "");
     char foot[256];
     (void)snprintf(foot, sizeof foot,

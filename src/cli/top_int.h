@@ -163,12 +163,14 @@ struct picture {
     int rows, columns; /* of the terminal; rows 0: as many as there are */
 };
 
+#define ROWS_MAX 512 /* of a terminal; what is below stays empty */
+
 /* Lines of text, each with a style: how a screen and a pipe take a picture. */
 enum style { STYLE_PLAIN, STYLE_TITLE, STYLE_HEAD, STYLE_BAD, STYLE_DIM };
 struct canvas {
     struct buf text; /* every line ends with a NUL */
-    enum style style[512];
-    size_t starts[512], n;
+    enum style style[ROWS_MAX];
+    size_t starts[ROWS_MAX], n;
 };
 void canvas_clear(struct canvas *lines);
 void line_add(struct canvas *lines, enum style style, int columns, const char *text);

@@ -53,8 +53,6 @@ static void *gather(void *user)
 int watch_open(struct watch *w, struct cli *cli, int64_t interval_ms)
 {
     int status;
-    if (!cli_client(cli, &status)) /* before there is a second thread */
-        return status;
     *w = (struct watch){
         .interval_ms = interval_ms,
         .plan = {.topic = arg_text(cli, "topic", NULL),
@@ -71,6 +69,8 @@ int watch_open(struct watch *w, struct cli *cli, int64_t interval_ms)
     (void)pthread_condattr_destroy(&monotonic);
     survey_open(&w->surveys[0], cli);
     survey_open(&w->surveys[1], cli);
+    if (!cli_client(cli, &status)) /* before there is a second thread */
+        return status;
     if (pipe2(w->told, O_CLOEXEC | O_NONBLOCK))
         return cli_fail(cli, STATUS_FAILED, NULL, "no pipe: %s", strerror(errno));
     /* Signals are the main thread's, which waits where they wake it. */
