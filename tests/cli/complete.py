@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import cli, fake, tap  # noqa: E402
@@ -70,10 +69,9 @@ def _():
 @tap.test("a server that is not there, or hangs, is silence, soon")
 def _():
     tap.equal(offered("topic", "show", "", on=nowhere), [])
-    with fake.Fake(lambda request: None) as silent:
-        began = time.monotonic()
-        tap.equal(offered("topic", "show", "-n", silent.address, "", on=nowhere), [])
-        tap.check(time.monotonic() - began < 5, "%.1f s" % (time.monotonic() - began))
+    with fake.Fake(lambda request: None) as silent:  # a person at a keyboard does not wait as long as a context says
+        nowhere.ok("context", "set", "patient", "names=%s" % silent.address, "timeout=10m")
+        tap.equal(offered("topic", "show", "--context", "patient", "", on=nowhere, env={"ONCEMQ_NAMES": ""}), [])
 
 
 @tap.test("names that would do something to a shell are not offered")

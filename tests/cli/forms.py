@@ -84,7 +84,7 @@ ENTRIES = {
     "context use": ["here"],
     "context delete": ["here"],
 }
-STATUS = {"doctor": (cli.OK, cli.PARTLY)}  # what it may end with, if it is not OK alone
+STATUS = {"doctor": (cli.OK, cli.PARTLY, cli.FAILED)}  # what it may end with, if it is not OK alone
 OWN = {"store check", "store dump", "clock advance"}  # these have nothing to do with Apache's servers
 
 

