@@ -23,7 +23,7 @@ struct sql {
 struct sql_hand {
     const struct sql *sql;
     struct arena arena;
-    struct buf text; /* JSON of objects and arrays */
+    struct buf text; /* JSON of an object or array while it is written */
 };
 
 static bool dialect_of(const char *url, int *out)
@@ -135,12 +135,26 @@ static const struct json *step_into(const struct json *node, const struct sql_st
     return found;
 }
 
+/* An object or array as JSON; of our own, so that it stays while others are made. What is too big
+ * is in `text.err`. */
+static struct bytes node_text(struct sql_hand *hand, const struct json *node)
+{
+    struct buf *text = &hand->text;
+    struct json_out w = {.buf = text};
+    text->len = 0;
+    json_put(&w, node);
+    struct bytes kept = {0};
+    if (!text->err)
+        kept = arena_copy(&hand->arena, buf_bytes(text));
+    if (!kept.at && !text->err)
+        text->err = ERR_TOO_BIG;
+    return kept;
+}
+
 static struct once_value value_of_node(struct sql_hand *hand, const struct json *node)
 {
     int64_t number;
     bool words = hand->sql->dialect == SQL_POSTGRESQL;
-    struct json_out w = {.buf = &hand->text};
-    size_t start = hand->text.len;
     if (!node)
         return (struct once_value){.type = ONCE_NULL};
     switch (node->type) {
@@ -154,8 +168,7 @@ static struct once_value value_of_node(struct sql_hand *hand, const struct json 
     case JSON_STRING:
         return text_of(node->text);
     default:
-        json_put(&w, node);
-        return text_of(bytes_of(hand->text.at + start, hand->text.len - start));
+        return text_of(node_text(hand, node));
     }
 }
 
@@ -256,14 +269,7 @@ static void sql_work(struct sidecar *s, void *own, struct job *job, struct fate 
     struct sql_hand *hand = own;
     const struct json *body;
     arena_reset(&hand->arena);
-    hand->text.len = 0;
     hand->text.err = OK;
-    /* Values point into the text, which must not move: room for all that a body can be. */
-    if (!buf_space(&hand->text, job->d->body_size + 64)) {
-        fate_set(fate, SIDECAR_LATER, -1, "no memory");
-        return;
-    }
-    hand->text.len = 0;
     if (body_read(hand, job, &body, fate))
         return;
     for (size_t i = 0; i < hand->sql->script.n; i++)
