@@ -3,7 +3,7 @@
  * A stranger chooses the names of properties. Each becomes ONCEMQ_PROP_ and its letters in
  * capitals, with _ for whatever is no letter, digit or _; so none can be PATH or LD_PRELOAD, or
  * anything else that begins otherwise. Of names that become the same the first counts. What we were
- * started with is handed on, but nothing in it that begins with ONCEMQ_. */
+ * started with is handed on, but nothing in it that could be taken for the message's. */
 #include "sidecar/sidecar_int.h"
 
 #include <inttypes.h>

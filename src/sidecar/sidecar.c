@@ -3,6 +3,7 @@
 
 #include "once/key.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -86,6 +87,8 @@ static enum err options_take(struct sidecar *s, const struct sidecar_options *fr
     or_else(&o->timeout_ms, 60000);
     or_else(&o->later_ms, 10000);
     or_else(&o->stop_ms, 30000);
+    if (o->stop_ms > INT_MAX - KILL_AFTER_MS)
+        o->stop_ms = INT_MAX - KILL_AFTER_MS;
     or_else(&o->max_attempts, 16);
     or_else(&o->output, -1);
     if (o->max_attempts < 0)
