@@ -16,7 +16,6 @@ extern const struct command operate_commands[];
 extern const struct command group_commands[];
 extern const struct command cluster_commands[];
 extern const struct command lag_commands[];
-extern const struct command group_commands[], cluster_commands[], lag_commands[];
 extern const struct command run_commands[];
 
 #endif
