@@ -24,14 +24,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHUNK        (256 << 10) /* read at once */
-#define LINES_MAX    (128 << 20) /* of what is written at once: a piece, and one big message */
-#define PIECE_SIZE   (1 << 20)   /* of lines: then they are written */
-#define PIPE_SIZE    (1 << 20)
-#define ARENA_MAX    (1 << 20)
-#define BACK_OFF_MS  100
-#define BACK_MOST_MS 10000
-#define LEAVE_MS     5000 /* how long a process may take to end when its stdin has */
+#define CHUNK         (256 << 10) /* read at once */
+#define LINES_MAX     (128 << 20) /* of what is written at once: a piece, and one big message */
+#define PIECE_SIZE    (1 << 20)   /* of lines: then they are written */
+#define PIPE_SIZE     (1 << 20)
+#define ARENA_MAX     (1 << 20)
+#define BACK_OFF_MS   100
+#define BACK_MOST_MS  10000
+#define WRITE_LOOK_MS 100
+#define LEAVE_MS      5000 /* how long a process may take to end when its stdin has */
 
 /* What one piece of the process's output says. */
 struct ended {
@@ -165,17 +166,31 @@ static bool fly(struct process *p, struct job *job, struct buf *lines)
     return true;
 }
 
-/* False: it has died, or does not read; the reader sees to that. */
-static bool write_all(int fd, struct bytes b, int timeout_ms)
+static bool is_alive(struct process *p)
 {
+    room_enter(&p->room);
+    bool alive = p->alive;
+    room_leave(&p->room);
+    return alive;
+}
+
+/* False: it has died, or does not read; the reader sees to that. Its end of the pipe may outlive
+ * it, with a program that it has started: so whether it is alive is looked at, too. */
+static bool write_all(struct process *p, struct bytes b, int timeout_ms)
+{
+    uint64_t until = timeout_ms < 0 ? UINT64_MAX : now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
     while (b.len > 0) {
-        ssize_t n = write(fd, b.at, b.len);
-        struct pollfd at = {.fd = fd, .events = POLLOUT};
-        if (n < 0 && (errno == EINTR || (errno == EAGAIN && poll(&at, 1, timeout_ms) > 0)))
+        ssize_t n = write(p->in, b.at, b.len);
+        if (n > 0) {
+            b = bytes_from(b, (size_t)n);
             continue;
-        if (n <= 0)
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0 || errno != EAGAIN || now_ns() >= until || !is_alive(p))
             return false;
-        b = bytes_from(b, (size_t)n);
+        struct pollfd at = {.fd = p->in, .events = POLLOUT};
+        (void)poll(&at, 1, WRITE_LOOK_MS);
     }
     return true;
 }
@@ -233,7 +248,7 @@ static void feed(struct process *p, struct job **jobs, size_t n, struct buf *lin
         lines->len = 0;
         i += flying_add(p, jobs + i, n - i, lines, &refused);
         if (lines->len > 0) {
-            (void)write_all(p->in, buf_bytes(lines), -1);
+            (void)write_all(p, buf_bytes(lines), -1);
             writing_over(p);
         }
         if (refused) {
@@ -409,28 +424,44 @@ static bool again_feed(struct process *p, struct buf *line)
         desk_end(p->sidecar, &job, &fate, 1);
         return true;
     }
-    bool read = write_all(p->in, buf_bytes(line), p->sidecar->with.timeout_ms);
+    bool read = write_all(p, buf_bytes(line), p->sidecar->with.timeout_ms);
     writing_over(p);
     return read;
 }
 
-/* Until the process has ended, or must. */
+/* Whether there is something to read; false with `*ended`: there is not, and the process is gone. A
+ * program that it has started may keep its stdout open, so that alone does not tell. */
+static bool wait_output(struct process *p, bool *ended)
+{
+    struct pollfd at[] = {{.fd = p->out, .events = POLLIN}, {.fd = p->child.fd, .events = POLLIN}};
+    int ready = poll(at, 2, due_ms(p));
+    *ended = ready > 0 && !at[0].revents;
+    return ready > 0 && at[0].revents;
+}
+
+/* Until the process has ended, or must. What it wrote before somebody's time was over counts: so
+ * much as a pipe holds is read behind that, but one that writes without end is late like others. */
 static enum ending read_all(struct process *p, struct ended *e)
 {
+    size_t behind = 0;
     for (;;) {
+        bool ended;
         if (!again_feed(p, &p->line))
             return END_LATE;
-        struct pollfd at = {.fd = p->out, .events = POLLIN};
-        int ready = poll(&at, 1, due_ms(p));
-        if (ready == 0 && due_ms(p) == 0)
+        bool some = wait_output(p, &ended);
+        bool late = due_ms(p) == 0;
+        if (ended)
+            return END_DEAD;
+        if (late && (!some || behind > PIPE_SIZE))
             return END_LATE;
-        if (ready <= 0)
+        if (!some)
             continue;
         ssize_t n = read(p->out, p->chunk + p->n_chunk, CHUNK - p->n_chunk);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return END_DEAD;
+        behind = late ? behind + (size_t)n : 0;
         p->n_chunk += (size_t)n;
         if (!lines_take(p, e))
             return END_FLOOD;
