@@ -328,6 +328,19 @@ int64_t admin_number(const struct json *node)
     return value >= 0 ? value : 0;
 }
 
+int64_t admin_time(const struct json *node)
+{
+    const int64_t last = 253402300799999; /* of the year 9999 */
+    int64_t ms = json_int(node, -1);
+    return ms >= 0 && ms <= last ? ms : -1;
+}
+
+int64_t admin_sum(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 struct admin_queue admin_queue_key(struct cli *cli, const struct json *key)
 {
     return (struct admin_queue){admin_text(cli, json_member(key, "topic")),

@@ -76,7 +76,10 @@ void *admin_alloc(struct cli *cli, size_t n, size_t size);
 char *admin_format(struct cli *cli, const char *format, ...) printf_like(2, 3);
 /* A text of a JSON node with a NUL at its end; "" if there is none. */
 const char *admin_text(struct cli *cli, const struct json *node);
-double admin_real(const struct json *node); /* 0 if it is none */
+int64_t admin_number(const struct json *node); /* 0 if it is no number from 0 on */
+int64_t admin_time(const struct json *node);   /* ms since 1970; -1 if it is no time */
+int64_t admin_sum(int64_t a, int64_t b);       /* at most INT64_MAX, whatever servers say */
+double admin_real(const struct json *node);    /* 0 if it is none */
 
 struct admin_round {
     struct arena kept;

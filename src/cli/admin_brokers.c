@@ -140,7 +140,7 @@ static void stat_take(const struct json *body, struct admin_stat *out)
     const struct json *const spans[] = {minute, hour, day};
     for (size_t i = 0; i < 3; i++) {
         int64_t sum = admin_number(json_member(spans[i], "sum"));
-        *sums[i] = sum > INT64_MAX - *sums[i] ? INT64_MAX : *sums[i] + sum;
+        *sums[i] = admin_sum(*sums[i], sum);
     }
 }
 

@@ -98,7 +98,7 @@ static void progress_take(struct cli *cli, const struct json *body, const char *
             .last_ms = admin_number(json_member(node, "lastTimestamp")),
         };
         p->lag = p->end > p->offset ? p->end - p->offset : 0;
-        out->lag = p->lag > INT64_MAX - out->lag ? INT64_MAX : out->lag + p->lag;
+        out->lag = admin_sum(out->lag, p->lag);
     }
 }
 
@@ -110,7 +110,7 @@ static void progress_only(struct admin_consume_stats *stats, const char *topic)
         const struct admin_progress *p = &stats->queues[i];
         if (strcmp(p->topic, topic) != 0)
             continue;
-        stats->lag = p->lag > INT64_MAX - stats->lag ? INT64_MAX : stats->lag + p->lag;
+        stats->lag = admin_sum(stats->lag, p->lag);
         stats->queues[kept++] = *p;
     }
     stats->n = kept;

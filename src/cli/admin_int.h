@@ -26,8 +26,7 @@ struct admin_queue {
 };
 struct admin_queue admin_queue_key(struct cli *cli, const struct json *key);
 
-int32_t admin_small(const struct json *node);  /* 0 if it is no int from 0 on */
-int64_t admin_number(const struct json *node); /* 0 if it is no number from 0 on */
+int32_t admin_small(const struct json *node); /* 0 if it is no int from 0 on */
 
 int admin_by_name(const void *a, const void *b); /* of const char * */
 /* Sorts, and leaves each name once. */

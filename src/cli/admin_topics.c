@@ -116,8 +116,7 @@ static void stats_take(struct cli *cli, const struct json *body, const char *bro
         };
         if (q->max < q->min)
             q->max = q->min;
-        int64_t here = q->max - q->min;
-        out->messages = here > INT64_MAX - out->messages ? INT64_MAX : out->messages + here;
+        out->messages = admin_sum(out->messages, q->max - q->min);
         if (q->last_ms > out->last_ms)
             out->last_ms = q->last_ms;
     }

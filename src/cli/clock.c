@@ -40,7 +40,7 @@ static int64_t producer_seen(const struct json *body, const char *client_id)
 {
     json_each(one, json_member(json_member(body, "data"), CLOCK_GROUP))
         if (bytes_equal(json_text(json_member(one, "clientId"), BYTES("")), bytes_str(client_id)))
-            return json_int(json_member(one, "lastUpdateTimestamp"), -1);
+            return admin_time(json_member(one, "lastUpdateTimestamp"));
     return -1;
 }
 
@@ -78,7 +78,7 @@ int clock_ask(struct cli *cli, const char *broker, struct clock_lead *out, struc
     int64_t after = now_ms();
     if (code)
         return code;
-    int64_t at_ms = json_int(json_member(json_member(body, "table"), "currentTimestamp"), -1);
+    int64_t at_ms = admin_time(json_member(json_member(body, "table"), "currentTimestamp"));
     struct clock_lead lead = {.exact_ms = (after - before + 1) / 2};
     lead.ms = at_ms - (before + lead.exact_ms);
     if (at_ms < 0 && (code = announced(cli, broker, &at_ms, &lead, why)))

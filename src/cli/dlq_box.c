@@ -64,7 +64,7 @@ static int64_t left_of(const struct admin_topic_stats *stats, const int64_t *mar
     for (size_t i = 0; i < stats->n; i++) {
         const struct admin_queue_stats *q = &stats->queues[i];
         int64_t from = marks[i] > q->min ? marks[i] : q->min;
-        left += q->max > from ? q->max - from : 0;
+        left = admin_sum(left, q->max > from ? q->max - from : 0);
     }
     return left;
 }

@@ -34,7 +34,7 @@ static int64_t lag_of(const struct admin_consume_stats *stats, bool retries)
     int64_t lag = 0;
     for (size_t i = 0; i < stats->n; i++)
         if (is_retry(stats->queues[i].topic) == retries)
-            lag += stats->queues[i].lag;
+            lag = admin_sum(lag, stats->queues[i].lag);
     return lag;
 }
 
@@ -95,7 +95,7 @@ static void members_check(struct doctor *d, const struct crowd *c)
     size_t idle = 0;
     check_begin(d, "group.members");
     for (size_t i = 0; i < c->n; i++) {
-        int64_t lag = lag_of(&c->now[i], false) + lag_of(&c->now[i], true);
+        int64_t lag = admin_sum(lag_of(&c->now[i], false), lag_of(&c->now[i], true));
         if (c->members[i].n > 0)
             continue;
         idle++;
@@ -119,7 +119,7 @@ static void retry_check(struct doctor *d, const struct crowd *c)
     check_begin(d, "group.retries");
     for (size_t i = 0; i < c->n; i++) {
         int64_t lag = lag_of(&c->now[i], true);
-        sum += lag;
+        sum = admin_sum(sum, lag);
         if (lag >= limit)
             wrong(
                 d, HEALTH_WARN, c->groups[i],

@@ -135,9 +135,9 @@ static struct sum sum_up(struct cli *cli, const struct look *look, const char *g
     for (size_t i = 0; i < n; i++) {
         const struct admin_progress *p = &queues[i];
         double step = moved(cli, look, group, p);
-        s.lag = p->lag > INT64_MAX - s.lag ? INT64_MAX : s.lag + p->lag;
+        s.lag = admin_sum(s.lag, p->lag);
         int64_t out = p->pull_offset > p->offset ? p->pull_offset - p->offset : 0;
-        s.inflight = out > INT64_MAX - s.inflight ? INT64_MAX : s.inflight + out;
+        s.inflight = admin_sum(s.inflight, out);
         if (p->lag > 0 && p->last_ms == 0 && s.behind_ms == 0)
             s.behind_ms = -1; /* it has not consumed anything yet */
         if (p->lag > 0 && p->last_ms > 0 && look->now_ms - p->last_ms > s.behind_ms)

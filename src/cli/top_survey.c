@@ -97,10 +97,10 @@ static void broker_take(struct survey *s, const struct survey *then, struct top_
     b->up = true;
     b->version = admin_text(&s->cli, json_member(table, "brokerVersionDesc"));
     b->ours = strncmp(b->version, "OnceMQ", 6) == 0;
-    int64_t clock_ms = json_int(json_member(table, "currentTimestamp"), -1);
+    int64_t clock_ms = admin_time(json_member(table, "currentTimestamp"));
     b->ahead_ms = clock_ms < 0 ? 0 : clock_ms - now_ms();
-    b->put = json_int(json_member(table, "msgPutTotalTodayNow"), 0);
-    b->got = json_int(json_member(table, "msgGetTotalTodayNow"), 0);
+    b->put = admin_number(json_member(table, "msgPutTotalTodayNow"));
+    b->got = admin_number(json_member(table, "msgGetTotalTodayNow"));
     b->duplicates = json_int(json_member(table, "duplicatesRefused"), -1);
     b->put_99 = real_of(table, "putLatency99");
     b->get_99 = real_of(table, "getLatency99");
@@ -154,7 +154,7 @@ static void cluster_take(struct survey *s, const struct survey *then)
         s->out = add(s->out, b->out);
         s->refused = add(s->refused, b->refused);
         if (b->duplicates >= 0)
-            s->duplicates = (s->duplicates < 0 ? 0 : s->duplicates) + b->duplicates;
+            s->duplicates = admin_sum(s->duplicates < 0 ? 0 : s->duplicates, b->duplicates);
     }
 }
 
@@ -206,14 +206,14 @@ static void queue_take(struct survey *s, const struct top_broker *broker, const 
         .topic = admin_text(&s->cli, json_member(entry->key, "topic")),
         .broker = broker->name,
         .queue = json_int(json_member(entry->key, "queueId"), -1),
-        .end = json_int(json_member(entry, "brokerOffset"), 0),
-        .offset = json_int(json_member(entry, "consumerOffset"), 0),
+        .end = admin_number(json_member(entry, "brokerOffset")),
+        .offset = admin_number(json_member(entry, "consumerOffset")),
         .in = NAN,
         .out = NAN,
     };
-    int64_t last_ms = json_int(json_member(entry, "lastTimestamp"), 0);
-    q->lag = q->end > q->offset ? q->end - (q->offset > 0 ? q->offset : 0) : 0;
-    int64_t behind_ms = s->at_ms + broker->ahead_ms - last_ms;
+    int64_t last_ms = admin_number(json_member(entry, "lastTimestamp"));
+    q->lag = q->end > q->offset ? q->end - q->offset : 0;
+    int64_t behind_ms = admin_sum(s->at_ms, broker->ahead_ms) - last_ms;
     q->behind_ms = q->lag > 0 && last_ms > 0 ? (behind_ms > 0 ? behind_ms : 0)
                    : q->lag > 0              ? -1
                                              : 0;
@@ -281,13 +281,13 @@ static void groups_make(struct survey *s, const struct survey *then)
             }
         }
         g->queues++;
-        g->end += q->end;
-        g->offset += q->offset;
-        g->lag += q->lag;
+        g->end = admin_sum(g->end, q->end);
+        g->offset = admin_sum(g->offset, q->offset);
+        g->lag = admin_sum(g->lag, q->lag);
         g->behind_ms = q->behind_ms > g->behind_ms ? q->behind_ms : g->behind_ms;
         g->in = add(g->in, q->in);
         g->out = add(g->out, q->out);
-        s->lag += q->lag;
+        s->lag = admin_sum(s->lag, q->lag);
     }
 }
 
@@ -404,10 +404,11 @@ static void topic_take(struct survey *s, struct top_topic *t, const struct admin
         .name = t->name, .in = NAN, .out = t->out, .put_99 = NAN, .get_99 = NAN};
     for (size_t i = 0; i < s->n_brokers; i++, answers += TOPIC_QUESTIONS) {
         json_each(queue, json_member(answers[TOPIC_QUEUES].json, "offsetTable")) {
-            int64_t end = json_int(json_member(queue, "maxOffset"), 0);
+            int64_t end = admin_number(json_member(queue, "maxOffset")),
+                    first = admin_number(json_member(queue, "minOffset"));
             now.queues++;
-            now.end += end;
-            now.messages += end - json_int(json_member(queue, "minOffset"), 0);
+            now.end = admin_sum(now.end, end);
+            now.messages = admin_sum(now.messages, end > first ? end - first : 0);
         }
         now.put_99 = latency_of(answers[TOPIC_PUT_99].json, now.put_99);
         now.get_99 = latency_of(answers[TOPIC_GET_99].json, now.get_99);

@@ -62,8 +62,7 @@ static int delete_confirm(struct cli *cli, const struct admin_cluster *on,
     int64_t messages = 0;
     const char *readers = "";
     for (size_t i = 0; i < n; i++) {
-        messages =
-            stats[i].messages > INT64_MAX - messages ? INT64_MAX : messages + stats[i].messages;
+        messages = admin_sum(messages, stats[i].messages);
         if (groups[i].n > 0)
             readers = admin_format(cli, "%s; %s is read by %s", readers, topics[i],
                                    admin_list_text(cli, groups[i].names, groups[i].n, NAMES_SHOWN));
