@@ -265,6 +265,21 @@ static void fate_of_status(struct http_hand *hand, struct fate *fate)
         fate_set(fate, SIDECAR_FAILED, 0, "status %ld: %s", status, hand->said);
 }
 
+/* A request that never left (no address, no connection, no certificate) surely did nothing. That is
+ * nothing the message can help, so it keeps its attempts. */
+static void fate_of_error(struct http_hand *hand, CURLcode bad, struct fate *fate)
+{
+    const char *why = hand->error[0] ? hand->error : hand->curl->strerror(bad);
+    curl_off_t begun_us = 0;
+    (void)hand->curl->getinfo(hand->easy, CURLINFO_PRETRANSFER_TIME_T, &begun_us);
+    if (begun_us > 0) {
+        fate_set(fate, SIDECAR_FAILED, 0, "%s", why);
+        return;
+    }
+    fate_set(fate, SIDECAR_LATER, -1, "%s", why);
+    sidecar_log(hand->sidecar, SIDECAR_ERROR, "no request: %s", why);
+}
+
 static void http_work(struct sidecar *s, void *own, struct job *job, struct fate *fate)
 {
     struct http_hand *hand = own;
@@ -288,10 +303,8 @@ static void http_work(struct sidecar *s, void *own, struct job *job, struct fate
         fate_of_status(hand, fate);
     else if (atomic_load(&s->ending))
         fate_set(fate, SIDECAR_LATER, 0, "ended by our stop");
-    else if (bad == CURLE_COULDNT_CONNECT || bad == CURLE_COULDNT_RESOLVE_HOST)
-        fate_set(fate, SIDECAR_LATER, -1, "%s", hand->error); /* it surely did nothing */
     else
-        fate_set(fate, SIDECAR_FAILED, 0, "%s", hand->error[0] ? hand->error : c->strerror(bad));
+        fate_of_error(hand, bad, fate);
 }
 
 const struct worker worker_http = {

@@ -4,8 +4,10 @@ message has the fate that it should have."""
 import functools
 import os
 import signal
+import socket
 import sqlite3
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import cli, scene, tap  # noqa: E402
@@ -98,6 +100,25 @@ def _():
     with sqlite3.connect(path) as db:
         row = db.execute("SELECT * FROM t").fetchone()
     tap.equal(row, ('{"k":"%s"}' % ("x" * 3000), '["%s"]' % ("y" * 2000)) * 2)
+
+
+# Requests ------------------------------------------------------------------------------------------------------------
+
+@tap.test("a request that cannot be made is no failure of the message's: TLS with a server that has none, an address without a host")
+def _():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer_plainly, args=(listener,), daemon=True).start()
+        for url in ("https://127.0.0.1:%d/" % listener.getsockname()[1], "http://"):
+            child = Scene("request").send({"id": 1}).start("--http", url)
+            event(child, "later", "failed")
+            last = stop(child)
+            tap.equal((last["later"], last["failed"]), (1, 0), url)
+
+
+def answer_plainly(listener):
+    with listener.accept()[0] as peer:
+        peer.recv(1000)
+        peer.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 
 
 # Options -------------------------------------------------------------------------------------------------------------
