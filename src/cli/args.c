@@ -146,8 +146,8 @@ static int option_unknown(struct cli *cli, const char *given, const char *name)
     if (nearest)
         (void)snprintf(hint, sizeof hint, "did you mean --%s?", nearest);
     else
-        (void)snprintf(hint, sizeof hint, "oncemq %s --help shows what there is",
-                       cli->command ? cli->command->name : "");
+        (void)snprintf(hint, sizeof hint, "oncemq %s%s--help shows what there is",
+                       cli->command ? cli->command->name : "", cli->command ? " " : "");
     return cli_fail(cli, STATUS_USAGE, hint, "there is no option %s%s%s",
                     printable(cli, bytes_str(given)), cli->command ? " of oncemq " : "",
                     cli->command ? cli->command->name : "");
@@ -224,7 +224,7 @@ static bool command_is(const struct command *c, const char *first, const char *s
     return !blank || (second && strcmp(blank + 1, second) == 0);
 }
 
-static bool family_has(const char *first)
+bool family_has(const char *first)
 {
     for (const struct family *f = families; f->title; f++)
         for (const struct command *c = f->commands; c->name; c++)
@@ -242,7 +242,7 @@ static const struct command *command_find(const char *first, const char *second,
     return NULL;
 }
 
-static int command_unknown(struct cli *cli, const char *first, const char *second)
+int command_unknown(struct cli *cli, const char *first, const char *second)
 {
     char given[200];
     (void)snprintf(given, sizeof given, "%.90s%s%.90s", first, second ? " " : "",

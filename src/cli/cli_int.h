@@ -40,6 +40,8 @@ extern const struct command help_commands[];
 /* Calls `each` for all commands that are not hidden. */
 const struct command *command_nth(size_t n);
 /* By its words; `second` may be NULL. NULL: there is none. */
+bool family_has(const char *first); /* commands of two words begin with it */
+int command_unknown(struct cli *cli, const char *first, const char *second);
 const struct command *command_named(const char *first, const char *second);
 size_t command_arguments(const struct command *command, size_t *max); /* the least; SIZE_MAX */
 

@@ -291,6 +291,8 @@ static int consume_read(struct consume *c)
     c->topic = arg_at(cli, 0);
     c->group = arg_text(cli, "group", NULL);
     c->max = (uint64_t)arg_number(cli, "count", 0);
+    if (arg_has(cli, "count") && c->max == 0)
+        return cli_fail(cli, STATUS_USAGE, NULL, "--count 0 consumes nothing");
     if (arg_has(cli, "for"))
         c->until_ms = now_ms() + arg_number(cli, "for", 0);
     c->filter.expression = arg_text(cli, "filter", arg_text(cli, "sql", NULL));

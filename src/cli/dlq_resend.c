@@ -479,7 +479,7 @@ static int report(struct resend *r, int status)
                      "%s", text);
     else if (!status)
         cli_note(cli, "%s", text);
-    else
+    else if (r->seen > 0)
         cli_note(cli, "so far: %s", text);
     buf_clear(&counts);
     return status;

@@ -219,6 +219,8 @@ static int help(struct cli *cli)
     if (strcmp(first, "markdown") == 0)
         return markdown(cli);
     const struct command *c = command_named(first, arg_at(cli, 1));
+    if (!c && !family_has(first))
+        return command_unknown(cli, first, arg_at(cli, 1));
     if (c)
         help_command(cli, c);
     else

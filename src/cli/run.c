@@ -297,6 +297,8 @@ static int numbers_take(struct cli *cli, struct sidecar_options *o)
     if (arg_has(cli, "retries") && o->max_attempts == 0)
         o->max_attempts = -1;
     o->stop_after = (uint64_t)arg_number(cli, "count", 0);
+    if (!status && arg_has(cli, "count") && o->stop_after == 0)
+        status = cli_fail(cli, STATUS_USAGE, NULL, "--count 0 does nothing");
     o->order_by = arg_text(cli, "order-by", NULL);
     return status;
 }

@@ -20,7 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_MAX_SIZE (1u << 20)
+#define FILE_MAX_SIZE  (1u << 20)
+#define TIMEOUT_MAX_MS 3600000
 
 static const char *const settings[] = {"names",          "tls",          "tls-ca",     "tls-cert",
                                        "tls-key",        "tls-insecure", "access-key", "secret-key",
@@ -180,6 +181,16 @@ const char *context_value(const struct context *c, const char *key)
 
 /* ---- the session ---- */
 
+/* An option, the environment (NULL: it has none), the context. */
+static const char *setting(const struct cli *cli, const char *key, const char *variable)
+{
+    const struct given *g = opt_find(NULL, bytes_str(key)) ? arg_given(cli, key) : NULL;
+    if (g)
+        return g->opt->kind == OPT_SWITCH ? "true" : g->text;
+    const char *value = variable ? getenv(variable) : NULL;
+    return value && *value ? value : context_value(cli->session->context, key);
+}
+
 int session_open(struct cli *cli)
 {
     struct session *s = calloc(1, sizeof *s);
@@ -196,6 +207,11 @@ int session_open(struct cli *cli)
     if (!asked)
         name = s->current;
     s->context = name ? context_find(s, name) : NULL;
+    const char *timeout = setting(cli, "timeout", NULL);
+    int64_t ms;
+    if (timeout && (!value_duration(timeout, &ms) || ms < 1 || ms > TIMEOUT_MAX_MS))
+        return cli_fail(cli, STATUS_USAGE, NULL, "the timeout is from 1ms to 1h: %s is not",
+                        printable(cli, bytes_str(timeout)));
     if (asked && !s->context)
         return cli_fail(cli, STATUS_USAGE, "oncemq context list shows what there is",
                         "there is no context %s in %s", printable(cli, bytes_str(name)), s->path);
@@ -213,16 +229,6 @@ void session_close(struct cli *cli)
     cli->session = NULL;
 }
 
-/* An option, the environment (NULL: it has none), the context. */
-static const char *setting(const struct cli *cli, const char *key, const char *variable)
-{
-    const struct given *g = opt_find(NULL, bytes_str(key)) ? arg_given(cli, key) : NULL;
-    if (g)
-        return g->opt->kind == OPT_SWITCH ? "true" : g->text;
-    const char *value = variable ? getenv(variable) : NULL;
-    return value && *value ? value : context_value(cli->session->context, key);
-}
-
 const char *cli_names(struct cli *cli)
 {
     const char *names = setting(cli, "names", "ONCEMQ_NAMES");
@@ -233,8 +239,8 @@ int cli_timeout_ms(const struct cli *cli)
 {
     int64_t ms = 3000;
     const char *text = setting(cli, "timeout", NULL);
-    if (text && (!value_duration(text, &ms) || ms < 1 || ms > 3600000))
-        ms = 3000;
+    if (text)
+        (void)value_duration(text, &ms); /* session_open has looked at it */
     return (int)ms;
 }
 

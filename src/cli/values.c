@@ -83,6 +83,10 @@ bool value_size(const char *text, int64_t *out)
     return with_unit(text, units, out);
 }
 
+/* What is longer or later than this is a mistake; and it can be added to a time. */
+#define SPAN_MAX INT64_C(315360000000000) /* ms: 10,000 years */
+#define TIME_MAX INT64_C(253402300799999) /* ms since 1970: the year 9999 */
+
 bool value_duration(const char *text, int64_t *ms)
 {
     static const struct unit units[] = {{"ms", 1},    {"s", 1000},   {"m", 60000}, {"h", 3600000.0},
@@ -90,7 +94,7 @@ bool value_duration(const char *text, int64_t *ms)
     int64_t seconds;
     if (bytes_to_i64(bytes_str(text), &seconds) && seconds >= 0 && seconds < INT64_MAX / 1000) {
         *ms = seconds * 1000;
-        return true;
+        return *ms <= SPAN_MAX;
     }
     double sum = 0;
     do { /* 1h30m */
@@ -105,7 +109,7 @@ bool value_duration(const char *text, int64_t *ms)
         sum += value * unit->times;
         text = name + len;
     } while (*text);
-    return whole(round(sum), ms);
+    return sum <= (double)SPAN_MAX && whole(round(sum), ms);
 }
 
 /* A date, a time of day or both, in this machine's time zone unless it ends in Z or an offset. */
@@ -150,10 +154,10 @@ bool value_time(const char *text, int64_t now, int64_t *ms)
     }
     if ((*text == '-' || *text == '+') && value_duration(text + 1, &span)) {
         *ms = *text == '-' ? now - span : now + span;
-        return *ms >= 0;
+        return *ms >= 0 && *ms <= TIME_MAX;
     }
     if (bytes_to_i64(bytes_str(text), ms))
-        return *ms >= 100000000000; /* 1973: what is less is no number of milliseconds */
+        return *ms >= 100000000000 && *ms <= TIME_MAX; /* 1973: what is less is no number of ms */
     return calendar(text, now, ms);
 }
 

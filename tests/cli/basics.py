@@ -131,4 +131,17 @@ def _():
     tap.check(b"No space left" in done.stderr, done)
 
 
+@tap.test("values that make no sense are refused, also the longest of times")
+def _():
+    for args, words in (
+            (["send", "T", "x", "--at", "+9223372036854774"], "--at"), (["send", "T", "x", "--at", "9223372036854775807"], "--at"),
+            (["send", "T", "x", "--delay", "9223372036854774"], "--delay"), (["consume", "T", "--for", "9223372036854774"], "--for"),
+            (["consume", "T", "--count", "0"], "--count 0"), (["topic", "list", "--timeout", "0"], "1ms to 1h"),
+            (["topic", "list", "--timeout", "2h"], "1ms to 1h"), (["help", "clustr"], "did you mean oncemq cluster"),
+            (["run", "--topic", "T", "--group", "g", "--exec", "true", "--count", "0"], "--count 0"), (["--bogus"], "oncemq --help")):
+        result = cluster.run(*args, status=cli.USAGE)
+        tap.check(words in result.err, "%r in %r" % (words, result))
+    tap.check("usage: oncemq topic VERB" in cluster.ok("help", "topic").out, "help of a family")
+
+
 tap.main()
