@@ -1,6 +1,8 @@
 /* main.c - oncemq: reads the command line, runs one command, and says how it went. */
 #include "cli/cli_int.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -31,6 +33,15 @@ static void colours(struct cli *cli)
     cli->colour_err = always || (!never && fit && cli->terminal_err);
 }
 
+/* A standard file that is closed would be the next that is opened, a connection to a broker say,
+ * and what we print would go there. Nobody can write to this one in its place. */
+static void stand_in(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", O_RDONLY); /* the least that is free: it */
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     bool done;
@@ -52,6 +63,7 @@ static int run(struct cli *cli, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    stand_in();
     (void)setlocale(LC_CTYPE, "");
     if (MB_CUR_MAX == 1) /* ssh and cron forget it; what we write is UTF-8 */
         (void)setlocale(LC_CTYPE, "C.UTF-8");

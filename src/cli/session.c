@@ -46,8 +46,10 @@ static int file_path(struct cli *cli, struct session *s)
         n = snprintf(s->path, sizeof s->path, "%s", given);
     else if (xdg && *xdg)
         n = snprintf(s->path, sizeof s->path, "%s/oncemq/config", xdg);
+    else if (home && *home)
+        n = snprintf(s->path, sizeof s->path, "%s/.config/oncemq/config", home);
     else
-        n = snprintf(s->path, sizeof s->path, "%s/.config/oncemq/config", home ? home : "");
+        return STATUS_OK; /* there is none */
     s->path_given = given && *given;
     return n > 0 && (size_t)n < sizeof s->path
                ? STATUS_OK
@@ -140,6 +142,9 @@ static int file_read(struct cli *cli, struct session *s)
 int session_save(struct cli *cli)
 {
     struct session *s = cli->session;
+    if (!s->path[0])
+        return cli_fail(cli, STATUS_USAGE, "--config FILE names one",
+                        "there is no place for a configuration file: HOME is not set");
     struct buf text = buf_upto(FILE_MAX_SIZE);
     if (s->current)
         buf_printf(&text, "context = %s\n", s->current);
@@ -158,9 +163,13 @@ int session_save(struct cli *cli)
     cleanup(close_at) int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool good = fd >= 0 && !text.err && write(fd, text.at, text.len) == (ssize_t)text.len &&
                 fsync(fd) == 0 && rename(fresh, s->path) == 0;
+    int os = errno;
     buf_clear(&text);
-    return good ? STATUS_OK
-                : cli_fail(cli, STATUS_FAILED, NULL, "writing %s: %s", s->path, strerror(errno));
+    if (good)
+        return STATUS_OK;
+    if (fd >= 0)
+        (void)unlink(fresh);
+    return cli_fail(cli, STATUS_FAILED, NULL, "writing %s: %s", s->path, strerror(os));
 }
 
 struct context *context_find(struct session *s, const char *name)

@@ -350,14 +350,40 @@ static void json_cell(struct cli *cli, struct json_out *w, const struct column *
     }
 }
 
+/* JSON lets pass what some terminals obey: DEL, and the control characters U+0080 to U+009F, of two
+ * bytes. They are in texts only, where \u says the same. */
+static void json_tame(struct cli *cli, size_t from)
+{
+    struct buf *text = &cli->out->text;
+    if (!cli->terminal_out || text->err)
+        return;
+    struct bytes raw = arena_copy(&cli->out->arena, bytes_from(buf_bytes(text), from));
+    if (!raw.at)
+        return;
+    text->len = from;
+    for (size_t i = 0; i < raw.len; i++) {
+        bool c1 = raw.at[i] == 0xc2 && i + 1 < raw.len && raw.at[i + 1] < 0xa0;
+        if (c1)
+            i++;
+        if (c1 || raw.at[i] == 0x7f)
+            buf_printf(text, "\\u%04x", raw.at[i]);
+        else
+            buf_add_u8(text, raw.at[i]);
+    }
+}
+
 void show_json_row(struct cli *cli, const struct column *columns, const struct row *row)
 {
     struct json_out w = {.buf = &cli->out->text};
+    size_t from = w.buf->len;
     json_row(cli, &w, columns, row);
+    json_tame(cli, from);
 }
 
 void show_json_list(struct cli *cli, const struct rows *rows)
 {
     struct json_out w = {.buf = &cli->out->text};
+    size_t from = w.buf->len;
     json_rows(cli, &w, rows);
+    json_tame(cli, from);
 }

@@ -144,4 +144,31 @@ def _():
     tap.check("usage: oncemq topic VERB" in cluster.ok("help", "topic").out, "help of a family")
 
 
+@tap.test("what is printed goes to no server when a standard file is closed")
+def _():
+    for fd, status in ((0, cli.OK), (1, cli.FAILED), (2, cli.OK)):
+        done = subprocess.run([cluster.binary, "topic", "list"], env=cluster.env(), timeout=60, check=False, preexec_fn=lambda fd=fd: os.close(fd),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        tap.equal(done.returncode, status, "status without file %d: %r" % (fd, done))
+        tap.check(fd != 1 or b"writing to stdout" in done.stderr, done)
+
+
+@tap.test("without a home there are no contexts, and none is made in the root of the machine")
+def _():
+    env = {"HOME": "", "XDG_CONFIG_HOME": ""}
+    cluster.ok("topic", "list", env=env)
+    tap.check("--config" in cluster.run("context", "set", "here", "names=a:1", env=env, status=cli.USAGE).err, "what to do is not said")
+
+
+@tap.test("JSON on a terminal has no control characters, and says the same")
+def _():
+    name = "a\u009b31m\u007f\u00e9"
+    path = os.path.join(process.temp_folder(), "config")
+    cluster.ok("context", "set", name, "names=a:1", "--config", path)
+    with cluster.terminal("context", "list", "--json", "--config", path) as terminal:
+        tap.equal(terminal.end(), cli.OK)
+    tap.check("\u009b" not in terminal.text and "\u007f" not in terminal.text, terminal.text)
+    tap.equal([each["context"] for each in json.loads(terminal.text)], [name])
+
+
 tap.main()
