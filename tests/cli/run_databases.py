@@ -36,6 +36,7 @@ def send(topic, bodies, **properties):
             more = dict(properties, UNIQ_KEY="%s%024X" % (topic[:2].encode().hex().upper() * 2, number))
             answer = client.request(r.SEND_MESSAGE_V2, *r.send_v2(topic, json.dumps(body).encode(), more))
             tap.equal(answer.code, r.SUCCESS, "code of a send")
+    cluster.wait_route(topic)
 
 
 def args(server, topic, group, sql, *more):

@@ -25,6 +25,7 @@ def send(cluster, topic, *bodies, **properties):
             more.setdefault("UNIQ_KEY", "%032X" % (next(numbers) + (os.getpid() << 32)))
             answer = client.request(remoting.SEND_MESSAGE_V2, *remoting.send_v2(topic, data, more))
             tap.equal(answer.code, remoting.SUCCESS, "code of a send")
+    cluster.wait_route(topic)
 
 
 class Scene:
