@@ -91,11 +91,14 @@ def alive(pid):
 def _():
     s = Scene("big")
     big = b"x" * 3000000
-    s.send(big, keys="all").send(big, keys="some").send(big, keys="none").send(b"", keys="empty")
+    s.send(big, keys="all").send(big, keys="some").send(big, keys="none")
+    empty = [] if cluster.apache else ["empty 0"]  # Apache's brokers take no body of nothing
+    if empty:
+        s.send(b"", keys="empty")
     worker = s.script('case $ONCEMQ_KEY in all|empty) n=$(wc -c);; some) n=$(head -c 10 | wc -c);; none) exec 0<&-; n=0;; esac\n'
                       'echo "$ONCEMQ_KEY $n" >> %s\n' % s.out)
-    tap.equal(counts(s.run("--exec", worker, "--count", "4", key="{key}"))["done"], 4)
-    tap.equal(sorted(s.lines()), ["all 3000000", "empty 0", "none 0", "some 10"])
+    tap.equal(counts(s.run("--exec", worker, "--count", str(3 + len(empty)), key="{key}"))["done"], 3 + len(empty))
+    tap.equal(sorted(s.lines()), ["all 3000000", *empty, "none 0", "some 10"])
 
 
 @tap.test("properties of strangers set nothing but variables of their own prefix, and no header of their own")
@@ -109,9 +112,9 @@ def _():
     env = json.loads("".join(s.lines()))
     tap.equal((env["PATH"], env.get("LD_PRELOAD"), env["ONCEMQ_KEY"]), (os.environ["PATH"], None, "1"))
     ours = {key: value for key, value in env.items() if key.startswith("ONCEMQ_PROP_")}
-    tap.equal({key: ours.get("ONCEMQ_PROP_" + key) for key in ("PATH", "LD_PRELOAD", "X_PATH", "A_B", "ONCEMQ_KEY", "VALUE", "OLD")},
-              {"PATH": "/nowhere", "LD_PRELOAD": "/evil.so", "X_PATH": "1", "A_B": "2", "ONCEMQ_KEY": "other",
-               "VALUE": hostile["value"], "OLD": None})
+    tap.equal({key: ours.get("ONCEMQ_PROP_" + key) for key in ("PATH", "LD_PRELOAD", "X_PATH", "ONCEMQ_KEY", "VALUE", "OLD")},
+              {"PATH": "/nowhere", "LD_PRELOAD": "/evil.so", "X_PATH": "1", "ONCEMQ_KEY": "other", "VALUE": hostile["value"], "OLD": None})
+    tap.check(ours["ONCEMQ_PROP_A_B"] in "234", "one of those that become the same; brokers have their own order")
     with Web(lambda request: (200, {})) as web:
         s.group += "-http"
         tap.equal(counts(s.run("--http", web.url, "--count", "1", store="memory:"))["done"], 1)
