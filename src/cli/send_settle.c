@@ -3,16 +3,17 @@
 
 #include <inttypes.h>
 
-bool send_look(struct send *send, struct landed *l)
+/* Where a message stands that is not delivered yet. */
+static const char *const waiting_topics[] = {"rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"};
+
+static bool look_in(struct omq_client *client, const char *topic, struct landed *l)
 {
-    int status;
-    struct omq_client *client = cli_client(send->cli, &status);
-    struct omq_query query = {.topic = send->topic, .id = l->receipt.id};
+    struct omq_query query = {.topic = topic, .id = l->receipt.id};
     struct omq_found found;
     struct omq_error why;
     int code = omq_query(client, &query, &found, &why);
     if (code == OMQ_NO_TOPIC)
-        return false; /* then it is not stored */
+        return false; /* then it is not stored there */
     if (code) {
         l->fate = FATE_UNSURE;
         l->why = why;
@@ -30,6 +31,17 @@ bool send_look(struct send *send, struct landed *l)
         r->stored = OMQ_STORED;
     }
     omq_found_free(&found);
+    return there;
+}
+
+bool send_look(struct send *send, struct landed *l)
+{
+    int status;
+    struct omq_client *client = cli_client(send->cli, &status);
+    bool there = look_in(client, send->topic, l),
+         later = send->delay_ms > 0 || send->deliver_ms > 0;
+    for (size_t i = 0; later && !there && !l->why.code && i < 2; i++)
+        there = look_in(client, waiting_topics[i], l);
     return there;
 }
 

@@ -159,6 +159,18 @@ def _():
     numbers("Gone", 1500)
 
 
+@tap.test("messages that wait for their time are looked for as well")
+def _():
+    with cli.Line(cluster) as line:
+        line.cut_after(remoting.SEND_MESSAGE_V2, 40, lose=20, for_good=True)
+        result = cluster.run("send", "Waits", "m {n}", "--count", "60", "--delay", "1h", "--in-flight", "20", "--timeout", "1s", "-n", line.names,
+                             status=cli.PARTLY)
+    again = cluster.json("send", "Waits", "m {n}", "--count", "60", "--delay", "1h", "--resume", RESUME.search(result.err).group(1))
+    timed = cluster.json("consume", "rmq_sys_wheel_timer", "--end")
+    found = [each["body"] for each in timed if each["properties"].get("REAL_TOPIC") == "Waits"]
+    tap.equal(sorted(found), sorted("m %d" % n for n in range(1, 61)), again)
+
+
 @tap.test("Ctrl-C: what is under way is waited for, and what was stored is told exactly, with status 130")
 def _():
     with cluster.terminal("send", "Stopped", "m {n}", "--count", "100000", "--rate", "2000/s") as t:
