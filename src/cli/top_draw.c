@@ -218,8 +218,10 @@ static void top_lines(const struct picture *p, const struct survey *s, struct ca
         if (b->up || out->n + 4 > (size_t)p->rows)
             continue;
         (void)snprintf(line, sizeof line, "broker %.200s %s%.200s", b->name,
-                       b->address ? "does not answer at " : "has no master",
-                       b->address ? b->address : "");
+                       b->forgotten ? "is gone: the name servers do not know it any more"
+                       : b->address ? "does not answer at "
+                                    : "has no master",
+                       b->address && !b->forgotten ? b->address : "");
         line_add(out, STYLE_BAD, p->columns, line);
     }
 }

@@ -27,6 +27,7 @@
 struct top_broker {
     const char *name, *cluster, *address; /* address NULL: it has no master */
     bool up, ours;                        /* it answers; it is oncemqd */
+    bool forgotten;                       /* the name servers do not know it any more */
     const char *version;
     int64_t ahead_ms; /* its clock, of ours */
     int64_t put, got, duplicates;

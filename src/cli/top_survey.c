@@ -46,6 +46,11 @@ static double add(double sum, double more)
 
 /* ---- brokers ---- */
 
+static bool is_asked(const struct top_broker *b, bool up)
+{
+    return b->address && !b->forgotten && (b->up || !up);
+}
+
 /* The same question to each; who has no address, or is not `up`, has no answer. */
 static struct admin_ask *brokers_ask(struct survey *s, struct admin_ask like, bool up)
 {
@@ -54,13 +59,13 @@ static struct admin_ask *brokers_ask(struct survey *s, struct admin_ask like, bo
     size_t n = 0;
     for (size_t i = 0; i < s->n_brokers; i++) {
         like.server = s->brokers[i].address;
-        if (like.server && (s->brokers[i].up || !up))
+        if (is_asked(&s->brokers[i], up))
             some[n++] = like;
     }
     bool failed = admin_ask_all(&s->cli, some, n);
     n = 0;
     for (size_t i = 0; !failed && i < s->n_brokers; i++)
-        if (s->brokers[i].address && (s->brokers[i].up || !up))
+        if (is_asked(&s->brokers[i], up))
             asks[i] = some[n++];
     return asks;
 }
@@ -114,35 +119,40 @@ static void broker_take(struct survey *s, const struct survey *then, struct top_
         b->refused = rate(b->duplicates, old->duplicates, s->at_ns, then->at_ns);
 }
 
-static void cluster_keep(struct survey *s, const struct survey *then)
+/* What was there before and is not any more. */
+static void broker_keep(struct survey *s, const struct top_broker *old, bool forgotten)
 {
-    s->n_brokers = then ? then->n_brokers : 0;
-    s->brokers = admin_alloc(&s->cli, s->n_brokers, sizeof *s->brokers);
-    for (size_t i = 0; i < s->n_brokers; i++) {
-        const struct top_broker *old = &then->brokers[i];
-        s->brokers[i] = (struct top_broker){
-            .name = text_copy(s, old->name),
-            .cluster = text_copy(s, old->cluster),
-            .address = old->address ? text_copy(s, old->address) : NULL,
-        };
-    }
+    s->brokers[s->n_brokers++] = (struct top_broker){
+        .name = text_copy(s, old->name),
+        .cluster = text_copy(s, old->cluster),
+        .address = old->address ? text_copy(s, old->address) : NULL,
+        .forgotten = forgotten,
+    };
+}
+
+/* The name servers forget a broker at once when its connection breaks. Whoever looks at it just
+ * then wants to see that it is gone, so it stays, and is not asked, until they know it again. */
+static void brokers_list(struct survey *s, const struct survey *then)
+{
+    bool silent = admin_cluster_of(&s->cli, NULL, &s->cluster, &s->trouble) != OMQ_OK;
+    if (silent)
+        s->cluster = (struct admin_cluster){0};
+    else
+        s->trouble = (struct omq_error){0};
+    const struct admin_broker *found = s->cluster.brokers;
+    s->brokers =
+        admin_alloc(&s->cli, s->cluster.n + (then ? then->n_brokers : 0), sizeof *s->brokers);
+    for (size_t i = 0; i < s->cluster.n; i++)
+        s->brokers[s->n_brokers++] = (struct top_broker){
+            .name = found[i].name, .cluster = found[i].cluster, .address = found[i].master};
+    for (size_t i = 0; then && i < then->n_brokers; i++)
+        if (!admin_broker_find(&s->cluster, then->brokers[i].name))
+            broker_keep(s, &then->brokers[i], !silent);
 }
 
 static void cluster_take(struct survey *s, const struct survey *then)
 {
-    if (admin_cluster_of(&s->cli, NULL, &s->cluster, &s->trouble)) {
-        cluster_keep(s, then);
-    } else {
-        s->trouble = (struct omq_error){0};
-        const struct admin_broker *found = s->cluster.brokers;
-        s->n_brokers = s->cluster.n;
-        s->brokers = admin_alloc(&s->cli, s->n_brokers, sizeof *s->brokers);
-        for (size_t i = 0; i < s->n_brokers; i++)
-            s->brokers[i] = (struct top_broker){
-                .name = found[i].name, .cluster = found[i].cluster, .address = found[i].master};
-    }
-    /* A broker that is gone is forgotten by the name servers after a while; a viewer sees it
-     * longer than that only if they are gone, too. */
+    brokers_list(s, then);
     s->in = s->out = s->refused = NAN;
     s->duplicates = -1;
     struct admin_ask *asks =

@@ -125,7 +125,7 @@ static struct value broker_value(const struct top_broker *b, enum field field)
     case NAME:
         return (struct value){b->name, 0};
     case STATE:
-        return (struct value){b->up ? "ok" : b->address ? "gone" : "no master", 0};
+        return (struct value){b->up ? "ok" : b->address || b->forgotten ? "gone" : "no master", 0};
     case VERSION:
         return (struct value){b->version, 0};
     case IN:

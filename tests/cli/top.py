@@ -8,6 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import cli, fake, remoting, tap  # noqa: E402
 from harness.crowd import Crowd  # noqa: E402
+from harness.daemon import Daemon  # noqa: E402
 from harness.screen import Screen  # noqa: E402
 
 cluster = cli.Cluster()
@@ -226,6 +227,23 @@ def _():
         screen.wait(lambda s: s.row_of("billing") and "not answer" not in s.text, timeout=40)
         terminal.type("q")
         tap.equal(terminal.end(), cli.OK)
+
+
+@tap.test("a broker that the name servers have forgotten is gone, not unheard of, and comes back")
+def _():
+    with Daemon(roles="names") as names, Daemon(roles="broker", settings={"namesrvAddr": names.names, "brokerName": "far"}) as broker:
+        terminal, screen = live("--view", "brokers", ONCEMQ_NAMES=names.names)
+        with terminal:
+            screen.wait(lambda s: s.row_of("far") and " ok " in s.row_of("far"))
+            broker.kill9()
+            screen.wait(lambda s: s.row_of("far") and " gone " in s.row_of("far"))
+            terminal.type("t")
+            screen.wait_text("broker far is gone")
+            terminal.type("b")
+            broker.start()
+            screen.wait(lambda s: s.row_of("far") and " ok " in s.row_of("far"), timeout=60)
+            terminal.type("q")
+            tap.equal(terminal.end(), cli.OK)
 
 
 @tap.test("without name servers one picture is a failure, with status 4")
