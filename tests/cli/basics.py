@@ -59,6 +59,7 @@ def _():
         tap.check(source.read() == documented, "docs/cli.md is not what `oncemq help markdown` says: make docs")
     commands = re.findall(r"^### oncemq ([a-z0-9 -]*[a-z0-9])", documented, re.M)
     tap.check(len(commands) > 5, commands)
+    tap.equal(len(commands), len(set(commands)), "how many there are, each once")
     for command in commands:
         text = cluster.ok(*command.split(), "--help").out
         tap.check(text.startswith("oncemq %s - " % command) and text.endswith("of all commands.\n"), text)
