@@ -85,7 +85,8 @@ static void account(const struct send *send, struct buf *out)
     if (send->counts[FATE_UNSURE] > 0)
         buf_printf(out, ", %" PRIu64 " unsure: sent, but no answer came",
                    send->counts[FATE_UNSURE]);
-    if (send->end != SERIAL_END && send->begun < send->end && !send->input_over)
+    if (send->end != SERIAL_END && send->begun < send->end && !send->input_over &&
+        !arg_has(send->cli, "resume")) /* of which some were sent before */
         buf_printf(out, ", of %" PRIu64, send->end);
     buf_add_u8(out, 0);
 }
