@@ -161,6 +161,8 @@ struct admin_topic { /* on one broker */
     const char *topic, *broker;
     int32_t read_queues, write_queues, perm, sys_flag;
     bool order, multi_tag;
+    bool whole; /* these numbers were told; else what is missing is 0, and must not be written back
+                 */
     const struct json *attributes; /* an object, or NULL */
 };
 /* All of all these brokers, by topic and broker. */

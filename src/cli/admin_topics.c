@@ -30,6 +30,11 @@ static int by_topic(const void *a, const void *b)
     return order ? order : strcmp(x->broker, y->broker);
 }
 
+static bool is_small(const struct json *node)
+{
+    return json_int(node, -1) >= 0 && json_int(node, -1) <= INT32_MAX;
+}
+
 static void topic_take(struct cli *cli, const struct json *node, const char *broker,
                        struct admin_topic *out)
 {
@@ -45,6 +50,9 @@ static void topic_take(struct cli *cli, const struct json *node, const char *bro
         .order = json_bool(json_member(node, "order"), false),
         .multi_tag = bytes_equal(json_text(json_member(node, "topicFilterType"), BYTES("")),
                                  BYTES("MULTI_TAG")),
+        .whole = is_small(json_member(node, "readQueueNums")) &&
+                 is_small(json_member(node, "writeQueueNums")) &&
+                 is_small(json_member(node, "perm")),
         .attributes = attributes && attributes->type == JSON_OBJECT ? attributes : NULL,
     };
 }

@@ -165,7 +165,8 @@ static int make_readable(struct box *box, const struct admin_topic *topics, size
     struct admin_ask *asks = admin_alloc(cli, n, sizeof *asks);
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
-        if (!(topics[i].perm & PERM_READ) && master_of(&box->cluster, topics[i].broker))
+        if (topics[i].whole && !(topics[i].perm & PERM_READ) &&
+            master_of(&box->cluster, topics[i].broker))
             asks[count++] = readable_ask(cli, &box->cluster, &topics[i]);
     if (count == 0)
         return STATUS_OK;

@@ -282,6 +282,10 @@ static int changes_plan(struct cli *cli, const char *topic, const struct admin_c
                 c->now = &configs[i];
         if (!create && !c->now)
             continue;
+        if (c->now && !c->now->whole) /* all of it is written back */
+            return cli_fail(cli, STATUS_FAILED, "oncemq doctor looks closer",
+                            "nothing was done, for broker %s does not tell how many queues %s has",
+                            printable(cli, bytes_str(c->broker->name)), topic);
         change_plan(cli, &wish, c);
         (*n)++;
     }

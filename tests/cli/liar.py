@@ -101,4 +101,12 @@ def check(name):
 for each in LIES:
     tap.test("no command falls over when a server says %s" % each)(lambda name=each: check(name))
 
+@tap.test("queues that a broker does not tell the number of are not written back as none")
+def _():
+    liar.lies = {cluster.broker: LIES["the least number"]}
+    result = cluster.run("topic", "set", "Orders", "--perm", "r", "-n", liar.names.address, status=cli.FAILED)
+    tap.check("nothing was done" in result.err, result)
+    tap.equal([each["read_queues"] for each in cluster.json("topic", "show", "Orders")["brokers"]], [4])
+
+
 tap.main()
