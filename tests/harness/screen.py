@@ -10,7 +10,6 @@ it does not know is a failure, so that nothing is written which only some termin
 
 import fcntl
 import re
-import signal
 import struct
 import termios
 import time
@@ -37,8 +36,7 @@ class Screen:
         self._take()
         self.rows, self.columns, self.settling = rows, columns, True
         self._wipe()
-        fcntl.ioctl(self.terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.terminal.signal(signal.SIGWINCH)
+        fcntl.ioctl(self.terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))  # which sends SIGWINCH
 
     @property
     def lines(self):
