@@ -168,8 +168,9 @@ void rows_show(struct cli *cli);
 void cli_print(struct cli *cli, const char *format, ...) printf_like(2, 3);
 void cli_note(struct cli *cli, const char *format, ...) printf_like(2, 3);
 void cli_write(struct cli *cli, struct bytes raw); /* stdout, as it is */
-/* What a terminal can bear of a stranger's text; valid until the next row_end. */
+/* What a terminal can bear of a stranger's text; valid until the next row_end or out_forget. */
 const char *printable(struct cli *cli, struct bytes text);
+void out_forget(struct cli *cli); /* those texts, between records: for what runs for days */
 bool out_broken(struct cli *cli); /* whoever read stdout is gone: stop */
 void out_flush(struct cli *cli);
 

@@ -65,6 +65,12 @@ void out_flush(struct cli *cli)
     text->len = 0;
 }
 
+void out_forget(struct cli *cli)
+{
+    invariant(cli->out->rows.n == 0 && cli->out->depth == 0);
+    arena_reset(&cli->out->arena);
+}
+
 bool out_broken(struct cli *cli)
 {
     return cli->out->broken;

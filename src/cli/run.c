@@ -327,8 +327,10 @@ static bool notes_show(struct cli *cli, struct notes *q)
     bool any = false;
     for (; note_take(q, &note); any = true)
         note_show(cli, &note);
-    if (any)
+    if (any) {
         out_flush(cli);
+        out_forget(cli);
+    }
     return any;
 }
 
@@ -423,7 +425,8 @@ static int run_it(struct cli *cli, const struct sidecar_options *o, struct notes
                         err == ERR_IO          ? STATUS_UNREACHABLE
                         : err == ERR_NOT_FOUND ? STATUS_NOT_FOUND
                                                : STATUS_USAGE,
-                        NULL, "%s", why.text[0] ? why.text : err_text(err));
+                        NULL, "%s",
+                        why.text[0] ? printable(cli, bytes_str(why.text)) : err_text(err));
     }
     return tend(cli, sidecar, notes);
 }
