@@ -96,10 +96,10 @@ def _():
 
 @tap.test("what clients told of it: message trace")
 def _():
-    sent = send("Told", "traced", "--trace")
-    cluster.ok("consume", "Told", "--group", "told", "--from", "first", "--count", "1", "--trace")
+    sent = send("TracedBySome", "traced", "--trace")
+    cluster.ok("consume", "TracedBySome", "--group", "tracers", "--from", "first", "--count", "1", "--trace")
     story = trace(sent, until=lambda story: len(story["events"]) >= 3)
-    tap.equal([(each["event"], each["group"]) for each in story["events"]], [("sent", "oncemq"), ("begun", "told"), ("done", "told")])
+    tap.equal([(each["event"], each["group"]) for each in story["events"]], [("sent", "oncemq"), ("begun", "tracers"), ("done", "tracers")])
     tap.equal((story["events"][1]["attempt"], story["events"][2]["result"]), (1, "SUCCESS"))
 
 
