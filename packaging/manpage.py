@@ -38,7 +38,7 @@ def page(text, version):
     for paragraph in rest:
         out += [roff(" ".join(paragraph.split())), ".PP"]
     out += ["It tells on standard output that it is ready, to systemd, too, and logs to standard error. SIGTERM and Ctrl\\-C stop it "
-            "with everything on the disk; where TLS is offered, SIGHUP reads the certificate anew.", ".SH OPTIONS"]
+            "with everything on the disk; SIGHUP reads TLS certificates anew, and does nothing else.", ".SH OPTIONS"]
     for letter, name, value, words in options(body.split("\n")):
         out += [".TP", "%s\\fB%s\\fR%s" % ("\\fB%s\\fR, " % roff(letter.strip(", ")) if letter else "", roff(name), roff(value)), roff(words)]
     out += [".SH SEE ALSO", "\\fBoncemq\\fR(1)"]

@@ -399,7 +399,7 @@ static int topics_look(struct cli *cli, struct omq_client *client, const struct 
         size_t n;
         int code = omq_topic_queues(client, topic, &queues, &n, &why);
         if (code == OMQ_NO_TOPIC)
-            cli_note(cli, "there is no topic %s yet; it is looked for every half a minute",
+            cli_note(cli, "there is no topic %s yet; it is looked for every second",
                      printable(cli, bytes_str(topic)));
         else if (code)
             return cli_fail_omq(cli, &why, NULL);

@@ -96,6 +96,10 @@ static void renew(void *user, int signum)
 {
     struct house *h = user;
     (void)signum;
+    if (!settings_offer_tls(h->options.settings) || h->options.settings->tls_test) {
+        log_event(&h->log, LOG_INFO, "SIGHUP nothing to read again: no certificate is from a file");
+        return;
+    }
     struct fault why = {0};
     struct renewal *renewal = calloc(1, sizeof *renewal);
     enum err err = renewal ? open_offered(h->options.settings, &renewal->tls, &why)
@@ -115,6 +119,5 @@ static void renew(void *user, int signum)
 
 enum err house_watch_tls(struct house *h)
 {
-    bool files = settings_offer_tls(h->options.settings) && !h->options.settings->tls_test;
-    return files ? loop_on_signal(h->main_loop, SIGHUP, renew, h) : OK;
+    return loop_on_signal(h->main_loop, SIGHUP, renew, h);
 }

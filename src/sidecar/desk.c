@@ -12,10 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LOOK_MS      1000 /* the consumer is asked for so long at a time */
-#define ORDER_AHEAD  1024 /* beyond what runs, so that one value does not stop others */
-#define LATER_MAX_MS 3600000
-#define DOWN_MS      1000
+#define LOOK_MS        1000 /* the consumer is asked for so long at a time */
+#define ORDER_AHEAD    1024 /* beyond what runs, so that one value does not stop others */
+#define LATER_MAX_MS   3600000
+#define LATER_LEAST_MS 10
+#define DOWN_MS        1000
 
 struct lane { /* all jobs of one value; the first of them runs, rests or is ready */
     struct list waiting;
@@ -272,6 +273,9 @@ static struct omq_ending ending_of(const struct sidecar *s, const struct job *jo
     ending.after_ms = fate->after_ms >= 0 ? fate->after_ms : s->with.later_ms;
     if (ending.after_ms > LATER_MAX_MS) /* who says so may be wrong; it can say so again */
         ending.after_ms = LATER_MAX_MS;
+    if (ending.after_ms <
+        LATER_LEAST_MS) /* one that always says "at once" would keep a core busy */
+        ending.after_ms = LATER_LEAST_MS;
     return ending;
 }
 

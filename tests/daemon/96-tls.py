@@ -131,6 +131,16 @@ def _():
         d.stop()
 
 
+@tap.test("without certificates SIGHUP, as from a terminal that is closed, changes nothing")
+def _():
+    with tap.watch(Daemon()) as d:
+        os.kill(d.pid, signal.SIGHUP)
+        process.wait_until(lambda: "SIGHUP nothing to read again" in d.read_log(), 10, "a line in the log")
+        with remoting.Client(d.names) as client:
+            tap.equal(client.request(remoting.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code, remoting.SUCCESS, "code")
+        d.stop()
+
+
 @tap.test("settings that cannot work are refused at the start, by their names")
 def _():
     folder = process.temp_folder()
