@@ -56,7 +56,7 @@ def _():
     folder = pathlib.Path(os.environ["LIBONCE"]).parent
     tap.equal(shown(os.environ["LIBONCE"]), declared, "shown by libonce")
     for name in ("sqlite", "redis", "postgresql", "mariadb"):
-        tap.equal(shown(folder / ("libonce-%s.so.0" % name)), {"once_driver_" + name}, "shown by the driver")
+        tap.equal(shown(folder / ("libonce-%s.so.0" % name)), {"once_driver_" + name, "once_form_" + name}, "shown by the driver")
 
 
 def shown(library):
