@@ -110,7 +110,7 @@ def _():
         tap.skip("stops the broker's process")
     child = cluster.start("bench", "send", "--topic", "Stall", "--rate", "100", "-d", "2s", "--warmup", "0", "--json")
     process.wait_until(lambda: "Stall" in topics(), 20, "the topic")
-    os.kill(cluster.daemon.pid, signal.SIGSTOP)
+    process.freeze(cluster.daemon.pid)
     try:
         time.sleep(0.8)  # the stall itself
     finally:

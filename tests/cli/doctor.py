@@ -213,7 +213,7 @@ def _():
             tap.check(word in told(found, "disk", state)[0]["found"], found)
     with Daemon(roles="names") as names, Daemon(roles="broker", settings={"namesrvAddr": names.names, "brokerName": "b"}) as broker:
         process.wait_until(lambda: full.run("topic", "list", "-n", names.names).status == 0, 20, "the broker is registered")
-        os.kill(broker.pid, 19)  # SIGSTOP: its connection stays, so the name server still knows it
+        process.freeze(broker.pid)  # its connection stays, so the name server still knows it
         found = findings("-n", names.names, "--timeout", "500ms", status=cli.FAILED, on=full)
         told(found, "broker.answer", "bad", "b")
 

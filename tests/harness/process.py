@@ -66,6 +66,22 @@ def wait_until(condition, timeout, what, pause=0.05):
         time.sleep(pause)
 
 
+def freeze(pid):
+    """SIGSTOP, and wait until it has: the signal only asks, and a thread on another core may answer somebody first."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stopped():
+        try:
+            states = []
+            for thread in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/stat" % (pid, thread)) as source:
+                    states.append(source.read().rsplit(")", 1)[1].split()[0])
+            return all(state in "tTZ" for state in states)
+        except (FileNotFoundError, ProcessLookupError):  # a thread, or all of it, has ended meanwhile
+            return not os.path.exists("/proc/%d" % pid)
+    wait_until(stopped, 10, "process %d stands still" % pid, pause=0.001)
+
+
 def die_with_parent():
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -219,13 +219,6 @@ class Redis:
         with self.client() as client:
             return client.ask(*args)
 
-    def pause(self):
-        """Leave it there, but silent."""
-        self.child.process.send_signal(signal.SIGSTOP)
-
-    def resume(self):
-        self.child.process.send_signal(signal.SIGCONT)
-
     def kill9(self):
         if self.child:
             self.child.kill9()
@@ -233,7 +226,7 @@ class Redis:
 
     def pause(self):
         """Stops it in its tracks: connections stay, nothing answers."""
-        self.child.process.send_signal(signal.SIGSTOP)
+        process.freeze(self.child.pid)
 
     def resume(self):
         self.child.process.send_signal(signal.SIGCONT)

@@ -90,7 +90,7 @@ class Server:
     def pause(self):
         """Stops it in its tracks: connections stay, nothing answers."""
         for pid in [self.child.pid] + self._helpers():
-            os.kill(pid, signal.SIGSTOP)
+            process.freeze(pid)
 
     def resume(self):
         for pid in [self.child.pid] + self._helpers():

@@ -155,7 +155,7 @@ class Worker:
             time.sleep(min(answer.wait_ms / 1000, 0.1))
 
     def stop(self):
-        self.child.process.send_signal(signal.SIGSTOP)
+        process.freeze(self.child.pid)
 
     def go_on(self):
         self.child.process.send_signal(signal.SIGCONT)
