@@ -418,6 +418,12 @@ static void tell(struct ending *some, size_t n)
 static void end_prepare(struct once_run *run, int result)
 {
     run->op.kind = result == ONCE_DONE ? OP_FINISH : OP_RELEASE;
+    /* Who came after a run that never ended, and fails, leaves the claim as it was found: over, but
+     * not free. So the next one hears of that run, too. */
+    if (run->op.kind == OP_RELEASE && run->overtook && !run->op.forget) {
+        run->op.kind = OP_RENEW;
+        run->op.expiry_ms = 0;
+    }
     run->limit_ns = atomic_load_explicit(&run->over_ns, memory_order_relaxed);
 }
 
