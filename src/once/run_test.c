@@ -256,6 +256,11 @@ static void overtaken(int first, int second)
     assert_int_equal(once_do(a, &m, done, &effects, &answer), ONCE_LATER);
     assert_answer(&answer, ONCE_LATER, ONCE_RUNNING);
     assert_int_equal(once_end(run_b, second, &answer), second == ONCE_DONE ? ONCE_ACK : ONCE_RETRY);
+    if (second == ONCE_FAILED) { /* that the first one never ended is news for all that follow */
+        assert_int_equal(once_begin(b, &m, &run_b, NULL), ONCE_RUN);
+        assert_true(once_run_overtook(run_b));
+        assert_int_equal(once_end(run_b, ONCE_FAILED, NULL), ONCE_RETRY);
+    }
     assert_int_equal(once_do(a, &m, done, &effects, &answer), ONCE_ACK);
     assert_int_equal(effects, second == ONCE_DONE ? 0 : 1);
     assert_int_equal(stats_of(a).lost, 1);
