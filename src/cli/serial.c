@@ -29,12 +29,12 @@ enum err serial_init(struct serial *s, const char *id, uint64_t count)
     if (strlen(id) >= sizeof s->id)
         return ERR_TOO_BIG;
     memcpy(s->id, id, strlen(id) + 1);
-    return count == 0 ? OK : range_add(&s->todo, (struct range){1, count, false});
+    return count == 0 ? OK : range_add(&s->wanted, (struct range){1, count, false});
 }
 
 void serial_clear(struct serial *s)
 {
-    free(s->todo.at);
+    free(s->wanted.at);
     free(s->back.at);
     *s = (struct serial){0};
 }
@@ -87,7 +87,7 @@ enum err serial_parse(struct serial *s, const char *text)
             serial_clear(s);
             return ERR_MALFORMED;
         }
-        enum err err = range_add(&s->todo, range);
+        enum err err = range_add(&s->wanted, range);
         if (err) {
             serial_clear(s);
             return err;
@@ -103,9 +103,9 @@ enum err serial_parse(struct serial *s, const char *text)
 
 uint64_t serial_peek(const struct serial *s)
 {
-    if (s->at == s->todo.n)
+    if (s->at == s->wanted.n)
         return 0;
-    return s->next ? s->next : s->todo.at[s->at].first;
+    return s->next ? s->next : s->wanted.at[s->at].first;
 }
 
 uint64_t serial_next(struct serial *s, bool *unsure)
@@ -113,7 +113,7 @@ uint64_t serial_next(struct serial *s, bool *unsure)
     uint64_t number = serial_peek(s);
     if (number == 0)
         return 0;
-    const struct range *range = &s->todo.at[s->at];
+    const struct range *range = &s->wanted.at[s->at];
     *unsure = range->unsure;
     s->next = number + 1;
     if (number == range->last) {
@@ -179,8 +179,8 @@ bool serial_text(struct serial *s, uint64_t end, struct buf *out)
             joined.last = s->back.at[i++].last;
         range_put(out, &joined, s->id, &some);
     }
-    for (size_t i = s->at; i < s->todo.n; i++) {
-        struct range rest = s->todo.at[i];
+    for (size_t i = s->at; i < s->wanted.n; i++) {
+        struct range rest = s->wanted.at[i];
         if (i == s->at && s->next)
             rest.first = s->next;
         if (rest.first <= end)

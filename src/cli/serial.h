@@ -30,8 +30,8 @@ struct ranges {
 
 struct serial {
     char id[SERIAL_ID_MAX]; /* of message 1 */
-    struct ranges todo;     /* rising */
-    size_t at;              /* the range of `todo` whose numbers are being given out … */
+    struct ranges wanted;   /* rising */
+    size_t at;              /* the range of `wanted` whose numbers are being given out … */
     uint64_t next;          /* … and the next of them; 0: its first */
     struct ranges back;     /* given out, and not done */
 };

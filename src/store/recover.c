@@ -173,6 +173,21 @@ static enum err log_missing(const struct store *store, struct fault *why)
                      store->checkpoint.log_ms);
 }
 
+/* After a clean stop the checkpoint knows where the log ended. Files that its end stood in do not
+ * go away by themselves. */
+static enum err log_end_check(const struct store *store, bool clean, struct fault *why)
+{
+    const struct checkpoint *c = &store->checkpoint;
+    if (!clean || !c->sealed || store->log.end >= c->sealed_end)
+        return OK;
+    return fault_set(why, ERR_DAMAGED,
+                     LOG_FOLDER " has files up to position %" PRIu64
+                                ", but the last stop left it at %" PRIu64
+                                ": its end is missing. Bring the files back; to go on without what "
+                                "was in them, remove the checkpoint",
+                     store->log.end, c->sealed_end);
+}
+
 static enum err log_load(struct store *store, struct store_report *report, struct fault *why)
 {
     cleanup(free_at) uint64_t *bases = NULL;
@@ -206,7 +221,7 @@ static enum err log_load(struct store *store, struct store_report *report, struc
     log->first = bases[0];
     log->end = bases[0] + n * log->file_size;
     atomic_store(&store->positions.first, log->first);
-    return OK;
+    return log_end_check(store, report->clean, why);
 }
 
 /* ---- where to start ---- */

@@ -290,6 +290,10 @@ static void units_past_the_log_are_cut(void **state)
     fileset_path(last, "commitlog", base);
     house_must_close(&h);
     house_remove(&h, last); /* and with it the end */
+    assert_int_equal(house_open(&h), ERR_DAMAGED);
+    assert_non_null(strstr(h.why.text, "its end is missing"));
+    assert_int_equal(house_open(&h), ERR_DAMAGED); /* the second time as well */
+    house_remove(&h, "checkpoint");                /* it is to go on without */
     house_must_open(&h);
     assert_true(h.report.log_end <= base);
     uint64_t there = house_read_all(&h, NULL, 0);

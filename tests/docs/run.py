@@ -17,9 +17,9 @@ from harness import tap
 
 def play(path):
     text = path.read_text(encoding="utf-8")
-    todo = page.steps(text)
+    steps = page.steps(text)
     with stage.Stage(text) as here:
-        for step in todo:
+        for step in steps:
             if step.kind == "skip":
                 tap.note("line %d is not run: %s" % (step.line, step.why_not))
             here.run(step)
