@@ -300,6 +300,8 @@ int admin_group_check(struct cli *cli, const char *group);
 int admin_topic_missing(struct cli *cli, const char *topic);
 int admin_group_missing(struct cli *cli, const struct admin_cluster *on, const char *group);
 const char *admin_perm_text(int32_t perm); /* "rw", "r", "w", "-" */
+/* What became of a topic or group that was to be as wished: "unchanged", "created" … */
+const char *admin_change_text(bool differs, bool done, bool existed);
 bool admin_perm_value(const char *text, int32_t *perm);
 /* "a, b, c and 12 more", printable. */
 const char *admin_list_text(struct cli *cli, const char *const *names, size_t n, size_t max);

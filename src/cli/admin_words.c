@@ -50,6 +50,15 @@ int admin_group_missing(struct cli *cli, const struct admin_cluster *on, const c
     return missing(cli, "group", group, &all);
 }
 
+const char *admin_change_text(bool differs, bool done, bool existed)
+{
+    if (!differs)
+        return "unchanged";
+    if (!done)
+        return "failed";
+    return existed ? "changed" : "created";
+}
+
 const char *admin_perm_text(int32_t perm)
 {
     static const char *const texts[] = {"-", "w", "r", "rw"};

@@ -100,15 +100,20 @@ static int group_list(struct cli *cli)
 
 /* ---- group show ---- */
 
+void group_settings_put(struct cli *cli, const struct group_settings *set)
+{
+    put_bool(cli, "enabled", set->consume_enable);
+    put_number(cli, "retry_max", set->retry_max);
+    put_number(cli, "retry_queues", set->retry_queues);
+    put_bool(cli, "orderly", set->orderly);
+    put_bool(cli, "broadcast", set->broadcast_enable);
+    put_bool(cli, "from_min", set->from_min_enable);
+    put_number(cli, "consume_timeout", (int64_t)set->consume_timeout_min * 60000);
+}
+
 static const struct column broker_columns[] = {
     {"broker", COLUMN_TEXT, "BROKER", "where"},
-    {"enabled", COLUMN_BOOL, "ENABLED", "whether it may consume there"},
-    {"retry_max", COLUMN_NUMBER, "RETRIES", "how often a message is tried again"},
-    {"retry_queues", COLUMN_NUMBER, "RETRY QUEUES", "queues of its retry topic"},
-    {"orderly", COLUMN_BOOL, "ORDERLY", "whether it consumes in order"},
-    {"broadcast", COLUMN_BOOL, "BROADCAST", "whether it may consume as broadcast"},
-    {"from_min", COLUMN_BOOL, "FROM FIRST", "whether it may begin with the first message"},
-    {"consume_timeout", COLUMN_DURATION, "TIMEOUT", "how long one message may take"},
+    GROUP_SETTINGS_COLUMNS,
     {NULL},
 };
 
@@ -158,16 +163,9 @@ static void show_brokers(struct cli *cli, const struct admin_group *groups, size
 {
     list_open(cli, "brokers");
     for (size_t i = 0; i < n; i++) {
-        const struct group_settings *set = &groups[i].set;
         row_begin(cli);
         put_text(cli, "broker", groups[i].broker);
-        put_bool(cli, "enabled", set->consume_enable);
-        put_number(cli, "retry_max", set->retry_max);
-        put_number(cli, "retry_queues", set->retry_queues);
-        put_bool(cli, "orderly", set->orderly);
-        put_bool(cli, "broadcast", set->broadcast_enable);
-        put_bool(cli, "from_min", set->from_min_enable);
-        put_number(cli, "consume_timeout", (int64_t)set->consume_timeout_min * 60000);
+        group_settings_put(cli, &groups[i].set);
         row_end(cli);
     }
     list_close(cli);

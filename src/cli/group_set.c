@@ -13,13 +13,7 @@ const struct column group_set_columns[] = {
     {"group", COLUMN_TEXT, "GROUP", "its name"},
     {"broker", COLUMN_TEXT, "BROKER", "where"},
     {"result", COLUMN_TEXT, "RESULT", "created, changed, unchanged or failed"},
-    {"enabled", COLUMN_BOOL, "ENABLED", "whether it may consume there"},
-    {"retry_max", COLUMN_NUMBER, "RETRIES", "how often a message is tried again"},
-    {"retry_queues", COLUMN_NUMBER, "RETRY QUEUES", "queues of its retry topic"},
-    {"orderly", COLUMN_BOOL, "ORDERLY", "whether it consumes in order"},
-    {"broadcast", COLUMN_BOOL, "BROADCAST", "whether it may consume as broadcast"},
-    {"from_min", COLUMN_BOOL, "FROM FIRST", "whether it may begin with the first message"},
-    {"consume_timeout", COLUMN_DURATION, "TIMEOUT", "how long one message may take"},
+    GROUP_SETTINGS_COLUMNS,
     {NULL},
 };
 
@@ -141,20 +135,9 @@ static void change_show(struct cli *cli, const char *group, const struct change 
     row_begin(cli);
     put_text(cli, "group", group);
     put_text(cli, "broker", c->broker->name);
-    put_text(cli, "result",
-             !c->differs ? "unchanged"
-             : !c->done  ? "failed"
-             : c->now    ? "changed"
-                         : "created");
-    if (set) {
-        put_bool(cli, "enabled", set->consume_enable);
-        put_number(cli, "retry_max", set->retry_max);
-        put_number(cli, "retry_queues", set->retry_queues);
-        put_bool(cli, "orderly", set->orderly);
-        put_bool(cli, "broadcast", set->broadcast_enable);
-        put_bool(cli, "from_min", set->from_min_enable);
-        put_number(cli, "consume_timeout", (int64_t)set->consume_timeout_min * 60000);
-    }
+    put_text(cli, "result", admin_change_text(c->differs, c->done, c->now != NULL));
+    if (set)
+        group_settings_put(cli, set);
     row_end(cli);
 }
 

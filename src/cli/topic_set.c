@@ -243,11 +243,7 @@ static void changes_show(struct cli *cli, const char *topic, const struct admin_
         row_begin(cli);
         put_text(cli, "topic", topic);
         put_text(cli, "broker", c->broker->name);
-        put_text(cli, "result",
-                 !c->differs ? "unchanged"
-                 : !c->done  ? "failed"
-                 : c->now    ? "changed"
-                             : "created");
+        put_text(cli, "result", admin_change_text(c->differs, c->done, c->now != NULL));
         if (now) {
             put_number(cli, "write_queues", now->write_queues);
             put_number(cli, "read_queues", now->read_queues);
