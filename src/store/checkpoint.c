@@ -1,8 +1,9 @@
 /* checkpoint.c - the three small files of the root folder.
  *
- *     checkpoint   how far log and queues are on disk, as store times; 4096 bytes, the first 40
- * Apache's abort        there while a store is open: the next open must distrust everything lock
- * locked while a store is open
+ * - checkpoint: how far log and queues are on disk, as store times; 4096 bytes, the first 40 are
+ *   Apache's.
+ * - abort: there while a store is open; the next open must distrust everything.
+ * - lock: locked while a store is open.
  *
  * A clean stop seals the checkpoint: where the log ended and how many units all queues had. When
  * the next start counts less, queue files were lost in between.
