@@ -42,6 +42,7 @@ struct clock;
 #define ONCE_RESULT_MAX (64 << 10) /* what a step gives */
 #define ONCE_OPS_MAX    256        /* handed to a driver at once */
 
+/* The numbers of kinds and outcomes travel (ledger/wire.h): new ones come at the end. */
 enum op_kind {
     OP_CLAIM,
     OP_RENEW,
@@ -69,17 +70,19 @@ enum op_outcome {
 struct op {
     enum op_kind kind;
     uint8_t id[ONCE_ID_SIZE];
-    const char *name;   /* for people */
-    struct bytes plain; /* the key itself, as other programs know it, in plain form */
-    uint64_t token;     /* never 0; the upper half tells the process instance: store_alive */
+    const char *name;            /* for people */
+    const char *topic, *message; /* claim: of which message, for people; may be NULL */
+    struct bytes plain;          /* the key itself, as other programs know it, in plain form */
+    uint64_t token; /* never 0; the upper half tells the process instance: store_alive */
     uint64_t fingerprint;
     int64_t expiry_ms;    /* claim, renew */
     int64_t retention_ms; /* claim: how long a row may outlive its expiry; finish: the mark */
     bool forget;          /* release: leave no row */
     bool takeover;        /* claim: if the holder's instance is gone, it is ours */
     struct bytes step;    /* its name */
-    struct bytes result;  /* step_put: in. step_get: out, malloc'ed by the driver: result.at */
-    int rows;             /* sweep: at most; out: how many were */
+    struct bytes
+        result; /* step_put, finish: in. step_get: out, malloc'ed by the driver: result.at */
+    int rows;   /* sweep: at most; out: how many were */
 
     enum op_outcome outcome;
     int state;       /* look: enum once_state. Claim, OUT_OK: what it was before; ONCE_CONSUMING: by

@@ -166,6 +166,8 @@
     X(AUTH_LIST_ACL, 3010)                                                                         \
     X(SWITCH_TIMER_ENGINE, 5001)                                                                   \
     X(ONCE_ADVANCE_CLOCK, 10001)                                                                   \
+    X(ONCE_LEDGER, 10010)                                                                          \
+    X(ONCE_PRESENT, 10011)                                                                         \
     X(POP_MESSAGE, 200050)                                                                         \
     X(ACK_MESSAGE, 200051)                                                                         \
     X(PEEK_MESSAGE, 200052)                                                                        \
