@@ -4,6 +4,7 @@
 
 #include "cli/cli_int.h"
 
+extern const struct command audit_commands[];
 extern const struct command consume_commands[];
 extern const struct command dlq_commands[];
 extern const struct command query_commands[];

@@ -57,6 +57,7 @@ ENTRIES = {
     "run": ["--topic", "Orders", "--group", "sidecar", "--from", "first", "--key", "{msgid}", "--store", "memory:", "--exec", "true",
             "--count", "1"],
     "trace": ["0A0000070001B1AAC2EE55C3A1F20001"],
+    "audit": [],
     "bench send": [*BENCH],
     "bench consume": ["--count", "50", "--size", "100"],
     "bench e2e": [*BENCH],
