@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRACE_TOPIC "RMQ_SYS_TRACE_TOPIC"
-#define BODY_MAX    1000
+#define BODY_MAX 1000
 
 static const struct column copy_columns[] = {
     {"kind", COLUMN_TEXT, "KIND",
@@ -21,6 +20,32 @@ static const struct column copy_columns[] = {
     {"offset_id", COLUMN_TEXT, NULL, "the id of that place"},
     {"stored_ms", COLUMN_TIME, "STORED", "since when"},
     {"failed", COLUMN_NUMBER, "FAILED", "attempts of the group that had failed before it"},
+    {NULL},
+};
+
+static const struct column group_columns[] = {
+    {"group", COLUMN_TEXT, "GROUP", "a group that reads the topic"},
+    {"state", COLUMN_TEXT, "STATE",
+     "consumed; filtered out (by tag); not yet consumed; retrying; dead letter; broadcast (each "
+     "member for itself); never read"},
+    {"attempts", COLUMN_NUMBER, "ATTEMPTS", "deliveries to this group that are known of"},
+    {"offset", COLUMN_NUMBER, "OFFSET", "how far the group is in the message's queue"},
+    {"behind", COLUMN_NUMBER, "BEFORE IT",
+     "messages of the queue that it will get before this one"},
+    {"members", COLUMN_NUMBER, "MEMBERS", "members that are connected now"},
+    {"expression", COLUMN_TEXT, "FILTER", "what they subscribe to in the topic"},
+    {NULL},
+};
+
+static const struct column event_columns[] = {
+    {"time_ms", COLUMN_TIME, "TIME", "when it was told"},
+    {"event", COLUMN_TEXT, "EVENT",
+     "sent, begun (given to a handler), done, failed, committed, rolled back, undecided, recalled"},
+    {"group", COLUMN_TEXT, "GROUP", "whose client it was"},
+    {"client", COLUMN_TEXT, "CLIENT", "the address of that client"},
+    {"attempt", COLUMN_NUMBER, "ATTEMPT", "begun: 1 for the first delivery"},
+    {"cost_ms", COLUMN_DURATION, "TOOK", "how long it took"},
+    {"result", COLUMN_TEXT, "RESULT", "done, failed: what the handler did, as Java names it"},
     {NULL},
 };
 
@@ -45,9 +70,9 @@ static const struct column trace_columns[] = {
     {"properties", COLUMN_MAP, "Properties", "all its properties, also the protocol's own"},
     {"copies", COLUMN_LIST, "Copies", "all that is stored under its id", copy_columns},
     {"groups", COLUMN_LIST, "Groups", "what the groups that read the topic made of it",
-     trace_group_columns},
+     group_columns},
     {"events", COLUMN_LIST, "Events", "what its clients told, if they were set to (message trace)",
-     trace_event_columns},
+     event_columns},
     {NULL},
 };
 
@@ -89,21 +114,24 @@ static struct copy copy_of(struct story *story, const char *topic, const char *g
     return copy;
 }
 
-static int found_keep(struct story *story, struct omq_found found, const char *topic,
-                      const char *group)
+int story_keep(struct story *story, struct omq_found found)
 {
-    if (found.n == 0) {
-        omq_found_free(&found);
-        return STATUS_OK;
-    }
-    size_t n = story->n_founds + 1;
-    struct omq_found *more = realloc(story->founds, n * sizeof *more);
+    struct omq_found *more = realloc(story->founds, (story->n_founds + 1) * sizeof *more);
     if (!more) {
         omq_found_free(&found);
         return cli_fail(story->cli, STATUS_FAILED, NULL, "no memory for messages");
     }
     story->founds = more;
     more[story->n_founds++] = found;
+    return STATUS_OK;
+}
+
+static int found_keep(struct story *story, struct omq_found found, const char *topic,
+                      const char *group)
+{
+    int status = story_keep(story, found);
+    if (status || found.n == 0)
+        return status;
     struct copy *copies = admin_alloc(story->cli, story->n_copies + found.n, sizeof *copies);
     if (story->n_copies > 0)
         memcpy(copies, story->copies, story->n_copies * sizeof *copies);
@@ -198,21 +226,34 @@ static int find_first(struct story *story, const char *id, const char *topic)
     return found_keep(story, found, story->topic, NULL); /* the index does not have it (yet) */
 }
 
-static int find_story(struct story *story, const char *id, const char *topic)
+int story_find(struct story *story, const char *id, const char *topic)
 {
     int status = find_first(story, id, topic);
-    if (status)
+    if (status || story->n_copies == 0)
         return status;
-    if (story->n_copies == 0)
-        return cli_fail(story->cli, STATUS_NOT_FOUND,
-                        "brokers find a message by its id as long as they keep it; --topic names "
-                        "the topic it was sent to",
-                        "there is no message with the id %s", printable(story->cli, bytes_str(id)));
     for (size_t i = 0; !status && i < N_WAITING; i++)
         if (story->copies[0].kind != COPY_WAITING ||
             strcmp(story->copies[0].topic, waiting_topics[i]) != 0)
             status = story_look(story, waiting_topics[i], NULL);
     return status;
+}
+
+void story_close(struct story *story)
+{
+    for (size_t i = 0; i < story->n_founds; i++)
+        omq_found_free(&story->founds[i]);
+    free(story->founds);
+}
+
+static int find_or_fail(struct story *story, const char *id, const char *topic)
+{
+    int status = story_find(story, id, topic);
+    if (status || story->n_copies > 0)
+        return status;
+    return cli_fail(story->cli, STATUS_NOT_FOUND,
+                    "brokers find a message by its id as long as they keep it; --topic names the "
+                    "topic it was sent to",
+                    "there is no message with the id %s", printable(story->cli, bytes_str(id)));
 }
 
 /* ---- telling it ---- */
@@ -232,6 +273,68 @@ static void message_head(struct story *story)
         put_number(cli, "deliver_ms", due_ms);
 }
 
+static int groups_put(struct story *story, const struct admin_names *groups)
+{
+    struct cli *cli = story->cli;
+    struct group_state *states;
+    int status = story_group_states(story, groups, &states);
+    if (admin_none(status))
+        return status;
+    list_open(cli, "groups");
+    for (size_t i = 0; i < groups->n; i++) {
+        const struct group_state *s = &states[i];
+        row_begin(cli);
+        put_text(cli, "group", s->group);
+        put_text(cli, "state", s->state);
+        put_number(cli, "attempts", s->attempts);
+        if (s->offset >= 0) {
+            put_number(cli, "offset", s->offset);
+            put_number(cli, "behind", s->behind);
+        }
+        put_number(cli, "members", s->members);
+        if (s->expression)
+            put_text(cli, "expression", s->expression);
+        row_end(cli);
+    }
+    list_close(cli);
+    return status;
+}
+
+static void event_put(struct cli *cli, const struct told *t)
+{
+    static const char *const results[] = {"SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL",
+                                          "FAILED"};
+    const struct trace_event *e = &t->event;
+    row_begin(cli);
+    if (e->time_ms > 0)
+        put_number(cli, "time_ms", e->time_ms);
+    put_text(cli, "event", told_text(t));
+    if (e->group.len > 0)
+        put_bytes(cli, "group", e->group);
+    put_text(cli, "client", t->client);
+    if (e->retries >= 0)
+        put_number(cli, "attempt", e->retries < INT64_MAX ? e->retries + 1 : e->retries);
+    if (e->cost_ms >= 0)
+        put_number(cli, "cost_ms", e->cost_ms);
+    if (e->result >= 0 && e->result < 5)
+        put_text(cli, "result", results[e->result]);
+    row_end(cli);
+}
+
+static int events_put(struct story *story)
+{
+    struct told *told;
+    size_t n;
+    int status = story_events(story, arg_text(story->cli, "trace-topic", TRACE_TOPIC), &told, &n);
+    if (status)
+        return status;
+    list_open(story->cli, "events");
+    for (size_t i = 0; i < n; i++)
+        event_put(story->cli, &told[i]);
+    list_close(story->cli);
+    return STATUS_OK;
+}
+
 static int trace_run(struct cli *cli)
 {
     struct story story = {.cli = cli};
@@ -240,22 +343,19 @@ static int trace_run(struct cli *cli)
     int status = admin_cluster(cli, &story.cluster);
     if (!admin_none(status))
         status =
-            admin_join(status, find_story(&story, arg_at(cli, 0), arg_text(cli, "topic", NULL)));
+            admin_join(status, find_or_fail(&story, arg_at(cli, 0), arg_text(cli, "topic", NULL)));
     if (!status)
         status = story_groups(&story, &groups);
     if (!admin_none(status) && story.n_copies > 0) {
         row_begin(cli);
         message_head(&story);
         copies_put(&story);
-        status = admin_join(status, story_groups_put(&story, &groups));
+        status = admin_join(status, groups_put(&story, &groups));
         if (!admin_none(status))
-            status = admin_join(
-                status, story_events_put(&story, arg_text(cli, "trace-topic", TRACE_TOPIC)));
+            status = admin_join(status, events_put(&story));
         row_end(cli);
     }
-    for (size_t i = 0; i < story.n_founds; i++)
-        omq_found_free(&story.founds[i]);
-    free(story.founds);
+    story_close(&story);
     return status;
 }
 

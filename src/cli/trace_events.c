@@ -7,31 +7,15 @@
 
 #define EVENTS_MAX 256 /* of trace messages; each has many records */
 
-const struct column trace_event_columns[] = {
-    {"time_ms", COLUMN_TIME, "TIME", "when it was told"},
-    {"event", COLUMN_TEXT, "EVENT",
-     "sent, begun (given to a handler), done, failed, committed, rolled back, undecided, recalled"},
-    {"group", COLUMN_TEXT, "GROUP", "whose client it was"},
-    {"client", COLUMN_TEXT, "CLIENT", "the address of that client"},
-    {"attempt", COLUMN_NUMBER, "ATTEMPT", "begun: 1 for the first delivery"},
-    {"cost_ms", COLUMN_DURATION, "TOOK", "how long it took"},
-    {"result", COLUMN_TEXT, "RESULT", "done, failed: what the handler did, as Java names it"},
-    {NULL},
-};
-
-struct told {
-    struct trace_event event;
-    const char *client;
-};
-
 static int by_time(const void *a, const void *b)
 {
     const struct told *x = a, *y = b;
     return (x->event.time_ms > y->event.time_ms) - (x->event.time_ms < y->event.time_ms);
 }
 
-static const char *event_text(const struct trace_event *e)
+const char *told_text(const struct told *t)
 {
+    const struct trace_event *e = &t->event;
     switch (e->kind) {
     case EVENT_SENT:
         return e->success ? "sent" : "not sent";
@@ -49,28 +33,7 @@ static const char *event_text(const struct trace_event *e)
     return NULL;
 }
 
-static void event_put(struct cli *cli, const struct told *t)
-{
-    static const char *const results[] = {"SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL",
-                                          "FAILED"};
-    const struct trace_event *e = &t->event;
-    row_begin(cli);
-    if (e->time_ms > 0)
-        put_number(cli, "time_ms", e->time_ms);
-    put_text(cli, "event", event_text(e));
-    if (e->group.len > 0)
-        put_bytes(cli, "group", e->group);
-    put_text(cli, "client", t->client);
-    if (e->retries >= 0)
-        put_number(cli, "attempt", e->retries < INT64_MAX ? e->retries + 1 : e->retries);
-    if (e->cost_ms >= 0)
-        put_number(cli, "cost_ms", e->cost_ms);
-    if (e->result >= 0 && e->result < 5)
-        put_text(cli, "result", results[e->result]);
-    row_end(cli);
-}
-
-int story_events_put(struct story *story, const char *trace_topic)
+int story_events(struct story *story, const char *trace_topic, struct told **out, size_t *n_out)
 {
     struct cli *cli = story->cli;
     struct omq_query query = {.topic = trace_topic, .key = story->id, .max = EVENTS_MAX};
@@ -99,10 +62,7 @@ int story_events_put(struct story *story, const char *trace_topic)
     }
     if (n > 0)
         qsort(told, n, sizeof *told, by_time);
-    list_open(cli, "events");
-    for (size_t i = 0; i < n; i++)
-        event_put(cli, &told[i]);
-    list_close(cli);
-    omq_found_free(&found);
-    return STATUS_OK;
+    *out = told;
+    *n_out = n;
+    return story_keep(story, found);
 }

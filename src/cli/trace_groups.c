@@ -5,20 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct column trace_group_columns[] = {
-    {"group", COLUMN_TEXT, "GROUP", "a group that reads the topic"},
-    {"state", COLUMN_TEXT, "STATE",
-     "consumed; filtered out (by tag); not yet consumed; retrying; dead letter; broadcast (each "
-     "member for itself); never read"},
-    {"attempts", COLUMN_NUMBER, "ATTEMPTS", "deliveries to this group that are known of"},
-    {"offset", COLUMN_NUMBER, "OFFSET", "how far the group is in the message's queue"},
-    {"behind", COLUMN_NUMBER, "BEFORE IT",
-     "messages of the queue that it will get before this one"},
-    {"members", COLUMN_NUMBER, "MEMBERS", "members that are connected now"},
-    {"expression", COLUMN_TEXT, "FILTER", "what they subscribe to in the topic"},
-    {NULL},
-};
-
 /* Groups that have offsets in the topic or read it, without those of tools. */
 int story_groups(struct story *story, struct admin_names *groups)
 {
@@ -127,38 +113,34 @@ static const char *state_of(const struct trail *t, const struct copy *message, i
     return tags && !takes_tag(sub->expression, message->message->tag) ? "filtered out" : "consumed";
 }
 
-static void group_put(struct story *story, const char *group,
-                      const struct admin_consume_stats *stats,
-                      const struct admin_consumers *consumers)
+static struct group_state state_make(const struct story *story, const char *group,
+                                     const struct admin_consume_stats *stats,
+                                     const struct admin_consumers *consumers)
 {
-    struct cli *cli = story->cli;
     const struct copy *message = &story->copies[0];
     const struct admin_subscription *sub = subscribed(consumers, story->topic);
     struct trail trail = trail_of(story, group);
-    int64_t offset = offset_at(stats, message);
+    int64_t offset = offset_at(stats, message), behind = message->message->offset - offset;
     const char *state = state_of(&trail, message, offset, stats, consumers, sub);
-    bool passed = strcmp(state, "consumed") == 0;
-    row_begin(cli);
-    put_text(cli, "group", group);
-    put_text(cli, "state", state);
-    put_number(cli, "attempts", trail.attempts + passed);
-    if (offset >= 0) {
-        int64_t behind = message->message->offset - offset;
-        put_number(cli, "offset", offset);
-        put_number(cli, "behind", behind > 0 ? behind : 0);
-    }
-    put_number(cli, "members", (int64_t)consumers->n);
-    if (sub)
-        put_text(cli, "expression", sub->expression);
-    row_end(cli);
+    return (struct group_state){
+        .group = group,
+        .state = state,
+        .attempts = trail.attempts + (strcmp(state, "consumed") == 0),
+        .offset = offset,
+        .behind = behind > 0 ? behind : 0,
+        .members = (int64_t)consumers->n,
+        .expression = sub ? sub->expression : NULL,
+    };
 }
 
-int story_groups_put(struct story *story, const struct admin_names *groups)
+int story_group_states(struct story *story, const struct admin_names *groups,
+                       struct group_state **out)
 {
     struct cli *cli = story->cli;
     struct admin_consume_stats *stats = NULL;
     struct admin_consumers *consumers = NULL;
     int status = STATUS_OK;
+    *out = admin_alloc(cli, groups->n + 1, sizeof **out);
     if (groups->n > 0) {
         status = admin_consume_stats(cli, &story->cluster, groups->names, groups->n, NULL, &stats);
         if (!admin_none(status))
@@ -167,9 +149,7 @@ int story_groups_put(struct story *story, const struct admin_names *groups)
         if (admin_none(status))
             return status;
     }
-    list_open(cli, "groups");
     for (size_t i = 0; i < groups->n; i++)
-        group_put(story, groups->names[i], &stats[i], &consumers[i]);
-    list_close(cli);
+        (*out)[i] = state_make(story, groups->names[i], &stats[i], &consumers[i]);
     return status;
 }

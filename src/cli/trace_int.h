@@ -11,6 +11,7 @@
 
 #include "cli/admin.h"
 #include "cli/cli.h"
+#include "cli/trace_read.h"
 
 enum copy_kind { COPY_MESSAGE, COPY_RESENT, COPY_WAITING, COPY_RETRY, COPY_DEAD };
 
@@ -32,15 +33,37 @@ struct story {
     size_t n_founds;
 };
 
-/* The copies in `topic`, if that is a topic; an enum status. */
+/* The message and its copies that wait, by its unique id or that of a place; none: there is no such
+ * message. An enum status, as of all of these. */
+int story_find(struct story *story, const char *id, const char *topic);
+void story_close(struct story *story);
+int story_keep(struct story *story, struct omq_found found); /* until story_close */
+/* The copies in `topic`, if that is a topic. */
 int story_look(struct story *story, const char *topic, const char *group);
-/* trace_groups.c: a record for each group that reads the topic; looks for their copies first. */
-int story_groups(struct story *story, struct admin_names *groups);
-int story_groups_put(struct story *story, const struct admin_names *groups);
-extern const struct column trace_group_columns[];
 
-/* trace_events.c: what clients told of it. Fills the list `events`. */
-int story_events_put(struct story *story, const char *trace_topic);
-extern const struct column trace_event_columns[];
+/* trace_groups.c: the groups that read the topic, without those of tools; looks for their copies.
+ */
+int story_groups(struct story *story, struct admin_names *groups);
+
+/* What one of them made of it. */
+struct group_state {
+    const char *group;
+    const char *state; /* "consumed", "retrying" …: the words are in docs/cli.md */
+    int64_t attempts, members;
+    int64_t offset, behind; /* -1: it has none */
+    const char *expression; /* NULL: not known */
+};
+/* In the order of `groups`; when their copies were looked for. */
+int story_group_states(struct story *story, const struct admin_names *groups,
+                       struct group_state **out);
+
+/* trace_events.c: what clients told of it, by time. */
+#define TRACE_TOPIC "RMQ_SYS_TRACE_TOPIC"
+struct told {
+    struct trace_event event;
+    const char *client;
+};
+int story_events(struct story *story, const char *trace_topic, struct told **out, size_t *n);
+const char *told_text(const struct told *t);
 
 #endif
