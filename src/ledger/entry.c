@@ -6,7 +6,7 @@
 #define VERSION 1
 #define HEAD    4
 #define FIXED   (1 + 1 + 2 + 32 + 8 + 8 + 8 + 8 + 8)
-#define TEXTS   5
+#define TEXTS   6
 
 const char *ledger_event_text(uint8_t event)
 {
@@ -20,8 +20,8 @@ const char *ledger_event_text(uint8_t event)
 
 size_t entry_size(const struct ledger_entry *e)
 {
-    return FIXED + TEXTS * TEXT_ROOM(0) + e->group.len + e->name.len + e->topic.len +
-           e->message.len + e->step.len + BLOB_ROOM(e->result.len);
+    return FIXED + TEXTS * TEXT_ROOM(0) + e->group.len + e->client.len + e->name.len +
+           e->topic.len + e->message.len + e->step.len + BLOB_ROOM(e->result.len);
 }
 
 void entries_begin(struct wr *w)
@@ -43,6 +43,7 @@ void entry_write(struct wr *w, const struct ledger_entry *e)
     wr_u64(w, (uint64_t)e->at_ms);
     wr_u64(w, e->fingerprint);
     text_write(w, e->group);
+    text_write(w, e->client);
     text_write(w, e->name);
     text_write(w, e->topic);
     text_write(w, e->message);
@@ -68,6 +69,7 @@ static void entry_read(struct rd *r, struct ledger_entry *e)
     e->at_ms = (int64_t)rd_u64(r);
     e->fingerprint = rd_u64(r);
     e->group = text_read(r);
+    e->client = text_read(r);
     e->name = text_read(r);
     e->topic = text_read(r);
     e->message = text_read(r);

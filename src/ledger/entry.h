@@ -4,7 +4,8 @@
  *
  *     1, 0, u16 n, then n times:
  *     u8 event, u8 state, u16 flags, id[32], u64 token, i64 fence, i64 until, i64 at,
- *     u64 fingerprint, text group, text name, text topic, text message, text step, blob result
+ *     u64 fingerprint, text group, text client, text name, text topic, text message, text step,
+ *     blob result
  *
  * Texts and blobs as in wire.h. An entry whose event changes something says what the key has
  * afterwards; the others only tell (EVENT_SUPPRESSED and those behind it).
@@ -46,7 +47,8 @@ struct ledger_entry {
     uint64_t token;
     int64_t fence, until_ms, at_ms;
     uint64_t fingerprint;
-    struct bytes group, name, topic, message, step, result; /* each may be empty */
+    /* Each may be empty. The client is what its instance called itself (ONCE_PRESENT). */
+    struct bytes group, client, name, topic, message, step, result;
 };
 
 const char *ledger_event_text(uint8_t event); /* "claimed" … ; NULL: there is no such event */

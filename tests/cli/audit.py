@@ -108,7 +108,7 @@ def entry(event, key, group="billing", flags=0):
     def text(value):
         return struct.pack(">H", len(value)) + value.encode() + b"\0"
     fixed = struct.pack(">BBH32sQqqqQ", EVENTS[event], 1, flags, hashlib.sha256(key.encode()).digest(), 7, 1, 2, 1700000000000, 3)
-    return fixed + text(group) + text(key) + text("Orders") + text("") + text("") + struct.pack(">I", 0)
+    return fixed + text(group) + text("here@1") + text(key) + text("Orders") + text("") + text("") + struct.pack(">I", 0)
 
 
 def ledger_folder(records):
