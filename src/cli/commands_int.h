@@ -18,5 +18,6 @@ extern const struct command group_commands[];
 extern const struct command cluster_commands[];
 extern const struct command lag_commands[];
 extern const struct command run_commands[];
+extern const struct command why_commands[];
 
 #endif

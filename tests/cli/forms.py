@@ -58,6 +58,7 @@ ENTRIES = {
             "--count", "1"],
     "trace": ["0A0000070001B1AAC2EE55C3A1F20001"],
     "audit": [],
+    "why": ["order-1"],
     "bench send": [*BENCH],
     "bench consume": ["--count", "50", "--size", "100"],
     "bench e2e": [*BENCH],
