@@ -1,4 +1,4 @@
-/* dlq.c - `oncemq dlq`: dead letters, listed, shown, dropped. Sending back is in dlq_resend.c. */
+/* dlq.c - `oncemq dlq`: dead letters, listed and shown; the table of what is done to them. */
 #include "cli/commands_int.h"
 #include "cli/dlq_int.h"
 #include "cli/message.h"
@@ -15,7 +15,8 @@
 static const struct column list_columns[] = {
     {"group", COLUMN_TEXT, "GROUP", "whose dead letters they are"},
     {"left", COLUMN_NUMBER, "LEFT", "neither sent back nor dropped"},
-    {"letters", COLUMN_NUMBER, "STORED", "all that the brokers still have"},
+    {"letters", COLUMN_NUMBER, "STORED",
+     "all messages that the brokers still have there, notes of what was settled included"},
     {"last_ms", COLUMN_TIME, "LAST", "when the newest one came"},
     {NULL},
 };
@@ -67,7 +68,13 @@ static int dlq_list(struct cli *cli)
 
 /* ---- show ---- */
 
-static const struct column show_columns[] = {MESSAGE_COLUMNS, {NULL}};
+static const struct column show_columns[] = {
+    {"settled", COLUMN_TEXT, "SETTLED",
+     "with --all: dropped, resent, or settled (one of both, as all before it); null: it is left",
+     .optional = true},
+    MESSAGE_COLUMNS,
+    {NULL},
+};
 
 static const struct opt show_options[] = {
     {"key", OPT_TEXT, "KEY", "only those with this word among their keys", .letter = 'k',
@@ -78,83 +85,38 @@ static const struct opt show_options[] = {
     {NULL},
 };
 
+/* NULL: it is left. */
+static const char *settled_text(const struct box *box, size_t queue, enum noted how, int64_t offset)
+{
+    if (how != NOTED_NOT)
+        return noted_text(how);
+    return offset < box->marks[queue].told ? "settled" : NULL;
+}
+
 static int dlq_show(struct cli *cli)
 {
+    bool all = arg_has(cli, "all");
     int64_t count = arg_number(cli, "count", SHOW_COUNT), n = 0;
     struct box box;
     const struct omq_delivery *d = NULL;
+    size_t queue;
+    enum noted how;
     cli_catch_stop(cli);
-    int status = box_open(&box, cli, arg_at(cli, 0), arg_has(cli, "all"));
-    while (!status && !(status = scan_next(&box.scan, &d, NULL)) && d) {
-        if (!letter_wanted(cli, d))
+    int status = box_open(&box, cli, arg_at(cli, 0), all);
+    while (!status && !(status = box_next(&box, &d, &queue, &how)) && d) {
+        const char *settled = settled_text(&box, queue, how, d->offset);
+        if ((settled && !all) || !letter_wanted(cli, d))
             continue;
         if (n++ == count)
             break;
         row_begin(cli);
+        put_text(cli, "settled", settled);
         message_put(cli, d, BODY_MAX);
         row_end(cli);
     }
     if (!status && d && n > count)
         cli_note(cli, "there are more: --count N shows them");
     box_close(&box);
-    return status;
-}
-
-/* ---- drop ---- */
-
-static const struct column drop_columns[] = {
-    {"group", COLUMN_TEXT, "GROUP", "whose dead letters they were"},
-    {"dropped", COLUMN_NUMBER, "DROPPED", "how many are passed over from now on"},
-    {NULL},
-};
-
-static const struct opt drop_options[] = {
-    {"all", OPT_SWITCH, NULL, "of all groups"},
-    {"before", OPT_TIME, "TIME", "only those that are older: -7d, 2026-11-16"},
-    {NULL},
-};
-
-static int drop_one(struct cli *cli, struct box *box)
-{
-    uint64_t dropped = scan_left(&box->scan);
-    for (size_t i = 0; i < box->scan.n; i++) {
-        const struct scan_queue *q = &box->scan.queues[i];
-        if (q->end > q->next)
-            box->marks[i].now = q->end;
-    }
-    int status = box_mark(box);
-    if (status)
-        return status;
-    row_begin(cli);
-    put_text(cli, "group", box->group);
-    put_number(cli, "dropped", (int64_t)dropped);
-    row_end(cli);
-    return STATUS_OK;
-}
-
-static int dlq_drop(struct cli *cli)
-{
-    struct admin_names groups;
-    int status = box_groups(cli, &groups);
-    if (status)
-        return status;
-    struct box *boxes = admin_alloc(cli, groups.n + 1, sizeof *boxes);
-    uint64_t left = 0;
-    for (size_t i = 0; !status && i < groups.n; i++) {
-        status = box_open(&boxes[i], cli, groups.names[i], false);
-        if (!status && arg_has(cli, "before"))
-            status = scan_end_at(&boxes[i].scan, arg_number(cli, "before", 0));
-        left += status ? 0 : scan_left(&boxes[i].scan);
-    }
-    if (!status && left > 0)
-        status = cli_confirm(
-            cli, "Drop %" PRIu64 " dead letter%s of %s? Nobody will be shown them again", left,
-            left == 1 ? "" : "s", admin_list_text(cli, groups.names, groups.n, 5));
-    for (size_t i = 0; !status && i < groups.n; i++)
-        if (scan_left(&boxes[i].scan) > 0 || groups.n == 1)
-            status = drop_one(cli, &boxes[i]);
-    for (size_t i = 0; i < groups.n; i++)
-        box_close(&boxes[i]);
     return status;
 }
 
@@ -165,7 +127,10 @@ const struct command dlq_commands[] = {
         .name = "dlq list",
         .summary = "groups with dead letters",
         .text = "A dead letter is a message that a group could not use in all its tries. It is "
-                "left until it is sent back or dropped.",
+                "left until it is sent back or dropped, all at once or by key. One that was sent "
+                "back before others, by a command that was killed or lost its broker before it "
+                "could note that, still counts until the command is run again, which does not "
+                "send it twice.",
         .options = list_options,
         .shape = SHAPE_LIST,
         .columns = list_columns,
@@ -195,7 +160,8 @@ const struct command dlq_commands[] = {
             "None is sent twice: a letter is settled when the broker has confirmed its copy, and "
             "the copy says whose it is (the property ONCEMQ_DEAD_LETTER), so it is found also if "
             "this program was killed, or the answer got lost. After a failure or Ctrl-C it is "
-            "said exactly what was done; the same command goes on.\n\n"
+            "said exactly what was done; the same command goes on. Of letters that are sent back "
+            "before others (--key, --id) notes are stored, as `dlq drop --key` does.\n\n"
             "A broker with producer dedup that still knows the message of that id takes no copy: "
             "such letters are told as duplicates and stay; --to-group is not looked at by dedup.",
         .examples = "oncemq dlq resend billing\n"
@@ -210,12 +176,19 @@ const struct command dlq_commands[] = {
         .name = "dlq drop",
         .arguments = "[GROUP]",
         .summary = "pass over dead letters for good",
-        .text = "They stay where they are until the broker deletes them by age, but `dlq list`, "
-                "`dlq show` and `dlq resend` pass over them. `dlq show --all` still has them.",
-        .examples = "oncemq dlq drop billing --before -7d",
-        .options = drop_options,
+        .text =
+            "They stay where they are until the broker deletes them by age, but `dlq list`, "
+            "`dlq show` and `dlq resend` pass over them. `dlq show --all` still has them.\n\n"
+            "With --key or --id the others stay. No single message can be taken out of a topic, so "
+            "a note is stored behind each letter that is dropped so: a message of its id in the "
+            "same %DLQ% topic, with the tag and the property ONCEMQ_SETTLED. Whoever consumes that "
+            "topic gets notes as well, and can tell them by their tag. After a failure or "
+            "Ctrl-C it is said what was done; the same command goes on.",
+        .examples = "oncemq dlq drop billing --before -7d\n"
+                    "oncemq dlq drop billing --key order-17 --dry-run",
+        .options = dlq_drop_options,
         .shape = SHAPE_LIST,
-        .columns = drop_columns,
+        .columns = dlq_drop_columns,
         .run = dlq_drop,
     },
     {NULL},

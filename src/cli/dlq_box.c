@@ -57,16 +57,25 @@ int box_marks_ask(struct cli *cli, const struct admin_cluster *on, const struct 
     return status;
 }
 
-/* What is left of a topic's queues, by their marks. */
-static int64_t left_of(const struct admin_topic_stats *stats, const int64_t *marks)
+/* What is left of a topic's queues, by their marks and notes. */
+static int left_of(struct cli *cli, const struct admin_topic_stats *stats,
+                   const struct omq_queue *queues, const int64_t *marks, int64_t *left)
 {
-    int64_t left = 0;
+    *left = 0;
     for (size_t i = 0; i < stats->n; i++) {
         const struct admin_queue_stats *q = &stats->queues[i];
         int64_t from = marks[i] > q->min ? marks[i] : q->min;
-        left = admin_sum(left, q->max > from ? q->max - from : 0);
+        struct notes notes = {.next = from};
+        struct omq_error why;
+        if (notes_read(cli, &queues[i], q->max, &notes, &why)) {
+            notes_clear(&notes);
+            return cli_fail_omq(cli, &why, NULL);
+        }
+        if (q->max > from)
+            *left = admin_sum(*left, q->max - from - notes_count(&notes, from, q->max));
+        notes_clear(&notes);
     }
-    return left;
+    return STATUS_OK;
 }
 
 int box_left(struct cli *cli, const struct admin_cluster *on, const struct admin_topic_stats *stats,
@@ -85,7 +94,7 @@ int box_left(struct cli *cli, const struct admin_cluster *on, const struct admin
     int status = box_marks_ask(cli, on, queues, total, marks);
     total = 0;
     for (size_t i = 0; !status && i < n; i++) {
-        left[i] = left_of(&stats[i], marks + total);
+        status = left_of(cli, &stats[i], queues + total, marks + total, &left[i]);
         total += stats[i].n;
     }
     return status;
@@ -187,6 +196,7 @@ static int scan_marked(struct box *box, bool whole)
         return status;
     size_t n = box->scan.n;
     box->marks = admin_alloc(cli, n + 1, sizeof *box->marks);
+    box->notes = admin_alloc(cli, n + 1, sizeof *box->notes);
     struct omq_queue *queues = admin_alloc(cli, n + 1, sizeof *queues);
     int64_t *marks = admin_alloc(cli, n + 1, sizeof *marks);
     for (size_t i = 0; i < n; i++)
@@ -198,6 +208,10 @@ static int scan_marked(struct box *box, bool whole)
         box->marks[i] = (struct mark){mark, mark};
         if (marks[i] > q->next && !whole)
             q->next = marks[i];
+        struct omq_error why;
+        box->notes[i].next = q->next;
+        if (notes_read(cli, &q->queue, q->end, &box->notes[i], &why))
+            status = cli_fail_omq(cli, &why, NULL);
     }
     return status;
 }
@@ -235,7 +249,50 @@ int box_open(struct box *box, struct cli *cli, const char *group, bool whole)
 
 void box_close(struct box *box)
 {
+    for (size_t i = 0; box->notes && i < box->scan.n; i++)
+        notes_clear(&box->notes[i]);
     scan_close(&box->scan);
+}
+
+/* ---- what is in it ---- */
+
+void box_notes_refresh(struct box *box)
+{
+    int status;
+    struct omq_client *client = cli_client(box->cli, &status);
+    for (size_t i = 0; i < box->scan.n; i++) {
+        const struct omq_queue *queue = &box->scan.queues[i].queue;
+        struct omq_error why;
+        int64_t end;
+        if (!omq_offset(client, queue, OMQ_END, &end, &why))
+            (void)notes_read(box->cli, queue, end, &box->notes[i], &why);
+    }
+}
+
+uint64_t box_unsettled(const struct box *box)
+{
+    uint64_t left = 0;
+    for (size_t i = 0; i < box->scan.n; i++) {
+        const struct scan_queue *q = &box->scan.queues[i];
+        int64_t from = q->next > box->marks[i].told ? q->next : box->marks[i].told;
+        if (q->end > from)
+            left += (uint64_t)(q->end - from - notes_count(&box->notes[i], from, q->end));
+    }
+    return left;
+}
+
+int box_next(struct box *box, const struct omq_delivery **out, size_t *queue, enum noted *how)
+{
+    for (;;) {
+        struct scan_queue *q;
+        int status = scan_next(&box->scan, out, &q);
+        if (status || !*out)
+            return status;
+        *queue = (size_t)(q - box->scan.queues);
+        *how = notes_say(&box->notes[*queue], (*out)->offset);
+        if (*how != NOTE_ITSELF)
+            return STATUS_OK;
+    }
 }
 
 int box_groups(struct cli *cli, struct admin_names *out)

@@ -1,5 +1,6 @@
 /* trace.c - `oncemq trace`: the story of one message. */
 #include "cli/commands_int.h"
+#include "cli/dlq_int.h"
 #include "cli/find.h"
 #include "cli/message.h"
 #include "cli/trace_int.h"
@@ -12,7 +13,7 @@
 static const struct column copy_columns[] = {
     {"kind", COLUMN_TEXT, "KIND",
      "message; resent (from the dead letters); waiting (was put aside until its time); retry; dead "
-     "letter"},
+     "letter; note (that the letter was dropped, or sent back before others)"},
     {"topic", COLUMN_TEXT, "TOPIC", "where this copy stands"},
     {"broker", COLUMN_TEXT, "BROKER", "on which broker"},
     {"queue", COLUMN_NUMBER, "QUEUE", "in which queue"},
@@ -26,8 +27,8 @@ static const struct column copy_columns[] = {
 static const struct column group_columns[] = {
     {"group", COLUMN_TEXT, "GROUP", "a group that reads the topic"},
     {"state", COLUMN_TEXT, "STATE",
-     "consumed; filtered out (by tag); not yet consumed; retrying; dead letter; broadcast (each "
-     "member for itself); never read"},
+     "consumed; filtered out (by tag); not yet consumed; retrying; dead letter; dropped (from the "
+     "dead letters); broadcast (each member for itself); never read"},
     {"attempts", COLUMN_NUMBER, "ATTEMPTS", "deliveries to this group that are known of"},
     {"offset", COLUMN_NUMBER, "OFFSET", "how far the group is in the message's queue"},
     {"behind", COLUMN_NUMBER, "BEFORE IT",
@@ -80,7 +81,8 @@ static const struct column trace_columns[] = {
 
 static const char *copy_text(enum copy_kind kind)
 {
-    static const char *const texts[] = {"message", "resent", "waiting", "retry", "dead letter"};
+    static const char *const texts[] = {"message", "resent",      "waiting",
+                                        "retry",   "dead letter", "note"};
     return texts[kind];
 }
 
@@ -100,13 +102,17 @@ static const char *retry_group(struct story *story, const char *topic)
 static struct copy copy_of(struct story *story, const char *topic, const char *group,
                            const struct omq_delivery *d)
 {
-    struct copy copy = {.topic = topic, .group = group, .message = d};
+    struct copy copy = {.topic = topic, .group = group, .message = d, .dropped = -1};
     struct bytes name = bytes_str(topic);
     if (bytes_start(name, RETRY_PREFIX))
         copy.kind = COPY_RETRY;
-    else if (bytes_start(name, DLQ_PREFIX))
-        copy.kind = COPY_DEAD;
-    else if (strcmp(topic, story->topic) != 0) {
+    else if (bytes_start(name, DLQ_PREFIX)) {
+        int64_t letter;
+        enum noted how = note_of(d, topic, &letter);
+        copy.kind = how == NOTED_NOT ? COPY_DEAD : COPY_NOTE;
+        if (how == NOTED_DROPPED)
+            copy.dropped = letter;
+    } else if (strcmp(topic, story->topic) != 0) {
         copy.kind = COPY_WAITING;
         copy.group = retry_group(story, omq_delivery_property(d, "REAL_TOPIC"));
     } else if (omq_delivery_property(d, "ONCEMQ_DEAD_LETTER"))

@@ -68,9 +68,17 @@ static const struct admin_subscription *subscribed(const struct admin_consumers 
 struct trail {
     const struct copy *retry; /* the last one */
     const struct copy *dead;
+    bool dropped;
     size_t retries, waits;
     int32_t attempts;
 };
+
+static bool note_is_of(const struct copy *note, const struct copy *letter)
+{
+    return note->dropped == letter->message->offset && strcmp(note->topic, letter->topic) == 0 &&
+           note->message->queue.id == letter->message->queue.id &&
+           strcmp(note->message->queue.broker, letter->message->queue.broker) == 0;
+}
 
 static struct trail trail_of(const struct story *story, const char *group)
 {
@@ -89,6 +97,8 @@ static struct trail trail_of(const struct story *story, const char *group)
         if (c->kind == COPY_DEAD)
             t.dead = c;
     }
+    for (size_t i = 0; t.dead && i < story->n_copies; i++)
+        t.dropped = t.dropped || note_is_of(&story->copies[i], t.dead);
     return t;
 }
 
@@ -100,7 +110,7 @@ static const char *state_of(const struct trail *t, const struct copy *message, i
     if (strcmp(consumers->model, "BROADCASTING") == 0)
         return "broadcast";
     if (t->dead && (!t->retry || t->retry->message->stored_ms <= t->dead->message->stored_ms))
-        return "dead letter";
+        return t->dropped ? "dropped" : "dead letter";
     if (t->waits > t->retries)
         return "retrying";
     if (t->retry)

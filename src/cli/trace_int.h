@@ -2,9 +2,9 @@
  * told (message trace).
  *
  * A message that a group could not use is stored again, under the same unique id: in
- * SCHEDULE_TOPIC_XXXX while it waits, then in %RETRY%group, and in the end in %DLQ%group. So all of
- * its life is found by its id in these topics, and a group has it behind it when its offset there
- * has passed the last copy.
+ * SCHEDULE_TOPIC_XXXX while it waits, then in %RETRY%group, and in the end in %DLQ%group, where a
+ * note may say that it was dropped (dlq_int.h). So all of its life is found by its id in these
+ * topics, and a group has it behind it when its offset there has passed the last copy.
  */
 #ifndef CLI_TRACE_INT_H
 #define CLI_TRACE_INT_H
@@ -13,7 +13,7 @@
 #include "cli/cli.h"
 #include "cli/trace_read.h"
 
-enum copy_kind { COPY_MESSAGE, COPY_RESENT, COPY_WAITING, COPY_RETRY, COPY_DEAD };
+enum copy_kind { COPY_MESSAGE, COPY_RESENT, COPY_WAITING, COPY_RETRY, COPY_DEAD, COPY_NOTE };
 
 /* Where the message stands, or stood. */
 struct copy {
@@ -21,6 +21,7 @@ struct copy {
     const char *topic; /* where it stands: not where it was sent to */
     const char *group; /* whose; NULL: everybody's */
     const struct omq_delivery *message;
+    int64_t dropped; /* the offset of the letter that a note says is dropped; -1: none */
 };
 
 struct story {

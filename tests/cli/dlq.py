@@ -92,6 +92,8 @@ def _():
     states = cluster.json("dlq", "resend", "some", "--key", "k-2", "--id", sent[4]["id"])
     tap.equal(sorted((each["state"], each["id"]) for each in states), sorted(("resent", sent[n]["id"]) for n in (1, 4)))
     tap.equal(sorted(each["body"] for each in once("Some", 2)), ["m2", "m5"])
+    process.wait_until(lambda: left("some") == 4, 20, "the notes of the two")
+    tap.equal(sorted(each["body"] for each in cluster.json("dlq", "show", "some")), ["m1", "m3", "m4", "m6"])
     cluster.ok("dlq", "resend", "some", "--key", "k-2")
     once("Some", 2)
     states = cluster.json("dlq", "resend", "some")
@@ -189,6 +191,105 @@ def _():
     tap.equal((left("dropped"), len(cluster.json("dlq", "show", "dropped"))), (0, 0))
     tap.check("0 resent" in cluster.ok("dlq", "resend", "dropped").err, "a dropped letter")
     tap.equal(len(cluster.json("dlq", "show", "dropped", "--all")), 4)
+
+
+def bodies(group, *more):
+    return sorted(each["body"] for each in cluster.json("dlq", "show", group, *more))
+
+
+@tap.test("dropped by key and by id: asked for with their number, then not left, shown, sent back or dropped again")
+def _():
+    sent = bury("chosen", "Chosen", 6)
+    chosen = ("dlq", "drop", "chosen", "--key", "k-2", "--id", sent[4]["id"])
+    cluster.run(*chosen, status=cli.DECLINED)
+    with cluster.terminal(*chosen) as t:
+        t.expect("Drop 2 dead letters of chosen?").type("n\n")
+        tap.equal(t.end(), cli.DECLINED)
+    tap.equal(cluster.json(*chosen, "--dry-run"), [{"group": "chosen", "dropped": 2}])
+    tap.equal((left("chosen"), len(bodies("chosen"))), (6, 6))
+    result = cluster.ok(*chosen, "--yes")
+    tap.check("2 dropped, 4 left alone" in result.err, result)
+    process.wait_until(lambda: left("chosen") == 4, 20, "the notes")
+    tap.equal(bodies("chosen"), ["m1", "m3", "m4", "m6"])
+    tap.equal(sorted((each["body"], each["settled"]) for each in cluster.json("dlq", "show", "chosen", "--all")),
+              [("m1", None), ("m2", "dropped"), ("m3", None), ("m4", None), ("m5", "dropped"), ("m6", None)])
+    tap.equal(cluster.json(*chosen, "--yes"), [{"group": "chosen", "dropped": 0}])
+    states = {each["id"]: each["state"] for each in cluster.json("dlq", "resend", "chosen")}
+    tap.equal([states[each["id"]] for each in sent], ["resent", "dropped before", "resent", "resent", "dropped before", "resent"])
+    tap.equal(sorted(each["body"] for each in once("Chosen", 4)), ["m1", "m3", "m4", "m6"])
+    tap.equal((left("chosen"), bodies("chosen"), cluster.json("dlq", "resend", "chosen")), (0, [], []))
+    tap.equal(bodies("chosen", "--all"), ["m%d" % n for n in range(1, 7)])
+
+
+@tap.test("one after the other, until none is left: the group is not listed; the rest dropped at once is counted without them")
+def _():
+    bury("each", "Each", 3)
+    for n in (3, 1, 2):
+        tap.equal(cluster.json("dlq", "drop", "each", "--key", "k-%d" % n, "--yes"), [{"group": "each", "dropped": 1}])
+        process.wait_until(lambda: "m%d" % n not in bodies("each"), 20, "the note")
+    tap.equal((left("each"), left("each", "--all"), bodies("each")), (0, 0, []))
+    bury("rest", "Rest", 5)
+    cluster.ok("dlq", "drop", "rest", "--key", "k-2", "--key", "k-4", "--yes")
+    process.wait_until(lambda: left("rest") == 3, 20, "the notes")
+    tap.equal(cluster.json("dlq", "drop", "rest", "--dry-run"), [{"group": "rest", "dropped": 3}])
+    with cluster.terminal("dlq", "drop", "rest") as t:
+        t.expect("Drop 3 dead letters of rest?").type("y\n")
+        tap.equal(t.end(), cli.OK)
+    tap.equal((left("rest"), bodies("rest")), (0, []))
+
+
+@tap.test("one key in all groups; letters that are younger stay")
+def _():
+    bury("a1", "Both", 2)
+    bury("a2", "Both", 2)
+    cluster.ok("dlq", "drop", "--all", "--key", "k-1", "--before", "-1h", "--yes")
+    tap.equal((left("a1"), left("a2")), (2, 2))
+    dropped = cluster.json("dlq", "drop", "--all", "--key", "k-1", "--yes")
+    tap.check({"group": "a1", "dropped": 1} in dropped and {"group": "a2", "dropped": 1} in dropped, dropped)
+    process.wait_until(lambda: (left("a1"), left("a2")) == (1, 1), 20, "the notes")
+
+
+@tap.test("a connection that breaks while letters are dropped by key: what is told is true, and the same command goes on")
+def _():
+    bury("halved", "Halved", 300, "same")
+    with cli.Line(cluster) as line:
+        line.cut_after(remoting.SEND_MESSAGE_V2, 100, lose=20, for_good=True)
+        result = cluster.run("dlq", "drop", "halved", "--key", "same", "--yes", "--json", "--timeout", "1s", "-n", line.names)
+    tap.equal(result.status, cli.PARTLY, result)
+    told = cli.check_form("dlq drop", result.out)[0]["dropped"]
+    unsure = int((re.search(r"(\d+) unsure", result.err) or [0, 0])[1])
+    tap.check("goes on" in json.loads(result.err.splitlines()[-1])["hint"], result)
+    process.wait_until(lambda: left("halved") <= 300 - told, 20, "the notes")
+    there = 300 - left("halved")
+    tap.check(told <= there <= told + unsure, (told, there, unsure))
+    cluster.ok("dlq", "drop", "halved", "--key", "same", "--yes")
+    process.wait_until(lambda: left("halved") == 0, 20, "the notes of the others")
+    tap.equal((bodies("halved"), copies("Halved")), ([], {}))
+
+
+@tap.test("what is dropped while letters are sent back slowly is not sent back")
+def _():
+    bury("slow", "Slow", 10)
+    with cluster.terminal("dlq", "resend", "slow", "--rate", "3/s") as t:
+        t.expect("sending back ")
+        cluster.ok("dlq", "drop", "slow", "--key", "k-10", "--yes")
+        tap.equal(t.end(), cli.OK)
+        tap.check("9 resent, 1 had been dropped" in t.text, t.text)
+    tap.equal(sorted(each["body"] for each in once("Slow", 9)), ["m%d" % n for n in range(1, 10)])
+
+
+@tap.test("a note that somebody consumed and that died is a letter of theirs, and settles none of theirs")
+def _():
+    bury("first", "Notes", 2)
+    bury("second", "Notes", 2)
+    cluster.ok("dlq", "drop", "first", "--key", "k-1", "--yes")
+    process.wait_until(lambda: left("first") == 1, 20, "the note")
+    note, = [each for each in cluster.json("consume", "%DLQ%first", "--end") if "ONCEMQ_SETTLED" in each["properties"]]
+    with remoting.Client(cluster.broker) as client:
+        client.request(remoting.CONSUMER_SEND_MSG_BACK, {"offset": int(note["offset_id"][16:], 16), "group": "second", "delayLevel": -1,
+                                                         "originMsgId": note["id"], "originTopic": "%DLQ%first", "unitMode": "false", "maxReconsumeTimes": 16})
+    process.wait_until(lambda: left("second") == 3, 20, "the note is dead")
+    tap.equal(bodies("second"), ["dropped", "m1", "m2"])
 
 
 tap.main()

@@ -161,7 +161,7 @@ def _():
     dead = process.wait_until(lambda: [each for each in cluster.json("doctor", *QUICK, "--lag", "1000k", status=None)
                                        if each["check"] == "group.dead_letters" and each["state"] == "warn"], 20, "a dead letter")
     tap.equal([each["about"] for each in dead], ["failing"])
-    cluster.ok("dlq", "drop", "failing", "--yes")
+    cluster.ok("dlq", "drop", "failing", "--id", cluster.json("dlq", "show", "failing")[0]["id"], "--yes")
     told(findings("--lag", "1000k", status=cli.PARTLY), "group.dead_letters", "ok")
     crowd.topic("%RETRY%billing", queues=1)
     crowd.send("%RETRY%billing", 3)

@@ -86,6 +86,19 @@ def _():
     tap.equal(kinds(story), [("message", "Dead"), ("dead letter", "%DLQ%dead"), ("resent", "Dead")])
 
 
+@tap.test("a dead letter that was dropped by itself")
+def _():
+    for body in ("stays", "goes"):
+        sent = send("Gone", body)
+        cluster.ok("consume", "Gone", "--group", "gone", "--from", "first", "--count", "1")
+        give_back(sent, "Gone", "gone", -1)
+        trace(sent, until=lambda story: ("dead letter", "%DLQ%gone") in kinds(story))
+    cluster.ok("dlq", "drop", "gone", "--id", sent["id"], "--yes")
+    story = trace(sent, until=lambda story: ("note", "%DLQ%gone") in kinds(story))
+    tap.equal(kinds(story), [("message", "Gone"), ("dead letter", "%DLQ%gone"), ("note", "%DLQ%gone")])
+    tap.equal(group(story, "gone")["state"], "dropped")
+
+
 @tap.test("one that waits for its time")
 def _():
     sent, = cluster.json("send", "Later", "patience", "--delay", "1h")
