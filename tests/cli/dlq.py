@@ -14,6 +14,7 @@ cluster = cli.Cluster()
 
 def bury(group, topic, count, key="k-{n}", *more):
     """So many messages of a topic become dead letters of a group, as a consumer that gives up makes them."""
+    before = left(group)
     sent = cluster.json("send", topic, "m{n}", "--key", key, "--tag", "t", "--prop", "mine={n}", "--count", str(count), *more)
     sent.sort(key=lambda each: each["number"])
     with remoting.Client(cluster.broker, timeout=20) as client:
@@ -22,7 +23,7 @@ def bury(group, topic, count, key="k-{n}", *more):
                 "offset": int(each["offset_id"][16:], 16), "group": group, "delayLevel": -1, "originMsgId": each["id"], "originTopic": topic,
                 "unitMode": "false", "maxReconsumeTimes": 16})
             tap.equal(answer.code, remoting.SUCCESS, answer.remark)
-    process.wait_until(lambda: left(group) == count, 20, "the dead letters")
+    process.wait_until(lambda: left(group) == before + count, 20, "the dead letters")
     return sent
 
 
@@ -247,6 +248,19 @@ def _():
     dropped = cluster.json("dlq", "drop", "--all", "--key", "k-1", "--yes")
     tap.check({"group": "a1", "dropped": 1} in dropped and {"group": "a2", "dropped": 1} in dropped, dropped)
     process.wait_until(lambda: (left("a1"), left("a2")) == (1, 1), 20, "the notes")
+
+
+@tap.test("a letter that cannot be sent back, for it does not say where to: told, and it alone is left, until it is dropped")
+def _():
+    cluster.ok("topic", "create", "%DLQ%lost", "--queues", "1")
+    lost, = cluster.json("send", "%DLQ%lost", "from nowhere")
+    bury("lost", "Lost", 3)
+    result = cluster.run("dlq", "resend", "lost", status=cli.PARTLY)
+    tap.check("3 resent, 1 not sent: dead letter %s does not say" % lost["offset_id"] in result.err, result)
+    process.wait_until(lambda: left("lost") == 1, 20, "the notes of those behind it")
+    tap.equal((bodies("lost"), len(once("Lost", 3))), (["from nowhere"], 3))
+    tap.equal(cluster.json("dlq", "drop", "lost", "--id", lost["id"], "--yes"), [{"group": "lost", "dropped": 1}])
+    process.wait_until(lambda: left("lost") == 0, 20, "its note")
 
 
 @tap.test("a connection that breaks while letters are dropped by key: what is told is true, and the same command goes on")
