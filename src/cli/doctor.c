@@ -90,6 +90,7 @@ int doctor_run(struct cli *cli)
     doctor_names(&d);
     if (d.n_answering > 0)
         doctor_brokers(&d);
+    doctor_here(&d);
     if (d.up.n > 0)
         doctor_topics(&d);
     if (d.up.n > 0)

@@ -51,6 +51,7 @@ void check_end(struct doctor *d, const char *format, ...) printf_like(2, 3);
 
 void doctor_names(struct doctor *d);   /* doctor_names.c */
 void doctor_brokers(struct doctor *d); /* doctor_brokers.c */
+void doctor_here(struct doctor *d);    /* doctor_here.c */
 void doctor_topics(struct doctor *d);  /* doctor_topics.c */
 void doctor_groups(struct doctor *d);  /* doctor_groups.c */
 

@@ -24,7 +24,8 @@ const struct command operate_commands[] = {
         .name = "doctor",
         .summary = "look for what is wrong, and say what to do",
         .text = "Looks at name servers (each answers, all say the same), brokers (answer, are "
-                "registered everywhere, have a master, the same version), clocks, disks, topics "
+                "registered everywhere, have a master, the same version), clocks, disks, how many "
+                "files a program on this machine may have open, topics "
                 "(routes, permissions), groups (lag and whether it grows, members, retries, dead "
                 "letters, members that subscribe differently). Nothing is changed.\n\n"
                 "The exit status is that of the worst: 0 all is well, 5 there are warnings, 1 "

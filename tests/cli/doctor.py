@@ -1,5 +1,6 @@
 """`oncemq doctor`: a cluster in order, and what it says of faults that were planted."""
 
+import copy
 import os
 import sys
 import threading
@@ -43,7 +44,7 @@ def well(found, *checks):
 @tap.test("a cluster in order: every check is told, all of them ok, status 0")
 def _():
     found = findings(status=cli.OK)
-    well(found, "names.answer", "names.brokers", "broker.answer", "broker.role", "broker.version", "clock.here", "disk", "topic.route",
+    well(found, "names.answer", "names.brokers", "broker.answer", "broker.role", "broker.version", "clock.here", "disk", "here.files", "topic.route",
          "topic.permission", "group.lag", "group.members", "group.retries", "group.dead_letters", "group.subscriptions")
     tap.equal({each["state"] for each in found}, {"ok"})
     table = cluster.ok("doctor", *QUICK).out.splitlines()
@@ -55,6 +56,17 @@ def _():
     nowhere = cli.Cluster(start=False)
     found = findings(status=cli.UNREACHABLE, on=nowhere)
     told(found, "names.answer", "bad", "127.0.0.1:1")
+
+
+@tap.test("a machine on which a client may have too few files open")
+def _():
+    limited = copy.copy(cluster)
+    limited.binary = os.path.join(cluster.home, "limited")
+    with open(limited.binary, "w", encoding="utf-8") as script:
+        script.write('#!/bin/sh\nulimit -n 50\nexec "%s" "$@"\n' % cluster.binary)
+    os.chmod(limited.binary, 0o755)
+    found = findings(status=cli.PARTLY, on=limited)
+    tap.check("50 files" in told(found, "here.files", "warn")[0]["found"], found)
 
 
 @tap.test("one of two name servers is down")
