@@ -43,14 +43,20 @@ static int context_missing(struct cli *cli, const char *name)
                     cli->session->path);
 }
 
+static void current_set(struct session *s, const char *name)
+{
+    s->current = name;
+    s->current_changed = true;
+}
+
 static int context_use(struct cli *cli)
 {
     const char *name = arg_at(cli, 0);
     struct context *c = context_find(cli->session, name);
     if (!c)
         return context_missing(cli, name);
-    cli->session->current = c->name;
-    int status = session_save(cli);
+    current_set(cli->session, c->name);
+    int status = config_write(cli);
     if (!status)
         context_put(cli, c);
     return status;
@@ -77,14 +83,16 @@ static int pair_set(struct cli *cli, struct context *c, const char *pair)
             "there are names, tls, tls-ca, tls-cert, tls-key, tls-insecure, access-key, "
             "secret-key, security-token, timeout",
             "a context has no key %s", printable(cli, bytes_str(key)));
-    size_t i = 0;
-    while (i < c->n && strcmp(c->keys[i], key) != 0)
-        i++;
-    if (i == CONTEXT_KEYS_MAX)
+    size_t i = c->n; /* the last one counts */
+    while (i > 0 && strcmp(c->pairs[i - 1].key, key) != 0)
+        i--;
+    if (i == 0 && c->n == CONTEXT_KEYS_MAX)
         return cli_fail(cli, STATUS_USAGE, NULL, "too many keys in one context");
-    if (i == c->n)
-        c->keys[c->n++] = (const char *)arena_copy(&cli->arena, bytes_of(key, len + 1)).at;
-    c->values[i] = equals + 1;
+    struct context_pair *p = &c->pairs[i > 0 ? i - 1 : c->n++];
+    if (i == 0)
+        p->key = (const char *)arena_copy(&cli->arena, bytes_of(key, len + 1)).at;
+    p->value = equals + 1;
+    p->changed = true;
     return STATUS_OK;
 }
 
@@ -105,9 +113,9 @@ static int context_set(struct cli *cli)
     for (size_t i = 1; !status && i < arg_count(cli); i++)
         status = pair_set(cli, c, arg_at(cli, i));
     if (!s->current)
-        s->current = c->name;
+        current_set(s, c->name);
     if (!status)
-        status = session_save(cli);
+        status = config_write(cli);
     if (!status)
         context_put(cli, c);
     return status;
@@ -119,15 +127,12 @@ static int context_delete(struct cli *cli)
     struct context *c = context_find(s, arg_at(cli, 0));
     if (!c)
         return context_missing(cli, arg_at(cli, 0));
-    struct context gone = *c;
     if (s->current && strcmp(s->current, c->name) == 0)
-        s->current = NULL;
-    size_t behind = s->n_contexts - (size_t)(c - s->contexts) - 1;
-    memmove(c, c + 1, behind * sizeof *c);
-    s->n_contexts--;
-    int status = session_save(cli);
+        current_set(s, NULL);
+    c->gone = true;
+    int status = config_write(cli);
     if (!status)
-        context_put(cli, &gone);
+        context_put(cli, c);
     return status;
 }
 
@@ -151,9 +156,11 @@ const struct command context_commands[] = {
         .name = "context set",
         .arguments = "NAME KEY=VALUE…",
         .summary = "make a context, or change it",
-        .text = "Keys are names, tls, tls-ca, tls-cert, tls-key, tls-insecure, access-key, "
-                "secret-key, security-token and timeout. The first context becomes the one that "
-                "counts. The file is ~/.config/oncemq/config; nobody else may read it.",
+        .text =
+            "Keys are names, tls, tls-ca, tls-cert, tls-key, tls-insecure, access-key, "
+            "secret-key, security-token and timeout. The first context becomes the one that "
+            "counts. The file is ~/.config/oncemq/config; nobody else may read it. Comments and "
+            "what is not changed stay as they are.",
         .examples = "oncemq context set local names=127.0.0.1:9876",
         .shape = SHAPE_ONE,
         .columns = context_columns,

@@ -106,6 +106,62 @@ def _():
     nowhere.ok("context", "delete", "here")
 
 
+CONFIG = """# clusters of the shop
+context=stage
+
+# the real one; ask first
+[prod]
+   names = a:1;b:1~
+# signed
+secret-key=x
+
+; to try things
+[stage]
+names = c:1
+names = d:1""".replace("~", "  ")
+
+
+@tap.test("a configuration file is somebody's: what is not changed stays as it is, comments too, and a link stays a link")
+def _():
+    folder = process.temp_folder()
+    path, link = os.path.join(folder, "dotfiles"), os.path.join(folder, "config")
+
+    def after(*args):
+        cluster.ok("context", *args, "--config", link)
+        tap.equal(os.readlink(link), "dotfiles", "the link")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    os.symlink("dotfiles", link)
+    tap.check("symbolic link" in cluster.run("context", "set", "a", "names=a:1", "--config", link, status=cli.FAILED).err, "a link to nowhere")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(CONFIG)
+    tap.equal(after("set", "prod", "secret-key=y", "tls=true"), CONFIG.replace("secret-key=x", "secret-key = y\ntls = true") + "\n")
+    tap.equal(after("set", "stage", "names=e:1"), CONFIG.replace("secret-key=x", "secret-key = y\ntls = true").replace("names = d:1", "names = e:1") + "\n")
+    tap.equal([each["names"] for each in cluster.json("context", "list", "--config", link)], ["a:1;b:1", "e:1"])
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(CONFIG)
+    tap.equal(after("set", "new", "names=f:1"), CONFIG + "\n\n[new]\nnames = f:1\n")
+    tap.equal(after("use", "prod"), CONFIG.replace("context=stage", "context = prod") + "\n\n[new]\nnames = f:1\n")
+    tap.equal(after("delete", "prod"), """# clusters of the shop
+
+# the real one; ask first
+
+; to try things
+[stage]
+names = c:1
+names = d:1
+
+[new]
+names = f:1
+""")
+    tap.equal(after("delete", "new").splitlines()[-2:], ["names = d:1", ""])
+    tap.equal(after("use", "stage").splitlines()[0], "context = stage")
+    with open(path, "wb") as file:
+        file.write(b"[a]\nnames=a:1\n\0[b]\n")
+    cluster.run("context", "set", "a", "names=b:1", "--config", link, status=cli.USAGE)
+
+
 @tap.test("a configuration file that makes no sense is refused with its line")
 def _():
     path = os.path.join(process.temp_folder(), "config")
