@@ -74,7 +74,9 @@ struct survey_plan {
     const char *topic, *group; /* only these; NULL: all */
     bool all;                  /* the system's own, too */
     int64_t budget_ms;         /* for what is asked one by one; INT64_MAX: until it is done */
-    char next_topic[256], next_group[512]; /* where to go on */
+    struct survey_next {
+        char name[512];
+    } next_topic, next_group; /* where to go on */
 };
 
 void survey_open(struct survey *s, const struct cli *cli);

@@ -364,18 +364,30 @@ static struct admin_ask stat_ask(struct survey *s, const char *stat, const char 
                                   admin_fields(&s->cli, ASK("statsName", stat, "statsKey", key))};
 }
 
-static void topic_asks(struct survey *s, const struct top_topic *t, struct admin_ask *asks)
+static const char *topic_name(const struct survey *s, size_t row)
 {
-    asks[TOPIC_QUEUES] = (struct admin_ask){
-        .request = REQ_GET_TOPIC_STATS_INFO,
-        .fields = admin_fields(&s->cli, ASK("topic", t->name)),
-    };
-    asks[TOPIC_PUT_99] = stat_ask(s, "TOPIC_PUT_LATENCY_99", t->name);
-    asks[TOPIC_GET_99] = stat_ask(s, "TOPIC_GET_LATENCY_99", t->name);
+    return s->topics[row].name;
 }
 
-static void group_asks(struct survey *s, const struct top_group *g, struct admin_ask *asks)
+static const char *group_name(const struct survey *s, size_t row)
 {
+    return s->groups[row].group;
+}
+
+static void topic_asks(struct survey *s, size_t row, struct admin_ask *asks)
+{
+    const char *name = s->topics[row].name;
+    asks[TOPIC_QUEUES] = (struct admin_ask){
+        .request = REQ_GET_TOPIC_STATS_INFO,
+        .fields = admin_fields(&s->cli, ASK("topic", name)),
+    };
+    asks[TOPIC_PUT_99] = stat_ask(s, "TOPIC_PUT_LATENCY_99", name);
+    asks[TOPIC_GET_99] = stat_ask(s, "TOPIC_GET_LATENCY_99", name);
+}
+
+static void group_asks(struct survey *s, size_t row, struct admin_ask *asks)
+{
+    const struct top_group *g = &s->groups[row];
     asks[GROUP_MEMBERS] = (struct admin_ask){
         .request = REQ_GET_CONSUMER_LIST_BY_GROUP,
         .fields = admin_fields(&s->cli, ASK("consumerGroup", g->group)),
@@ -408,8 +420,9 @@ static struct admin_ask *details_ask(struct survey *s, struct admin_ask *about, 
     return asks;
 }
 
-static void topic_take(struct survey *s, struct top_topic *t, const struct admin_ask *answers)
+static void topic_learn(struct survey *s, size_t row, const struct admin_ask *answers)
 {
+    struct top_topic *t = &s->topics[row];
     struct top_topic now = {
         .name = t->name, .in = NAN, .out = t->out, .put_99 = NAN, .get_99 = NAN};
     for (size_t i = 0; i < s->n_brokers; i++, answers += TOPIC_QUESTIONS) {
@@ -429,8 +442,9 @@ static void topic_take(struct survey *s, struct top_topic *t, const struct admin
     *t = now;
 }
 
-static void group_take(struct survey *s, struct top_group *g, const struct admin_ask *answers)
+static void group_learn(struct survey *s, size_t row, const struct admin_ask *answers)
 {
+    struct top_group *g = &s->groups[row];
     g->members = 0;
     g->get_99 = NAN;
     for (size_t i = 0; i < s->n_brokers; i++, answers += GROUP_QUESTIONS) {
@@ -455,66 +469,57 @@ static void topics_out(struct survey *s)
 
 /* ---- one by one ---- */
 
+/* Rows that are asked after one by one, some at a time: topics, or groups. */
+struct detail {
+    size_t n, questions;
+    const char *(*name)(const struct survey *s, size_t row); /* they stand by it */
+    void (*asks)(struct survey *s, size_t row, struct admin_ask *asks);
+    void (*learn)(struct survey *s, size_t row, const struct admin_ask *answers);
+};
+
 /* The first row whose name is not before `name`; 0 when all are. */
-static size_t topic_from(const struct survey *s, const char *name)
+static size_t row_from(const struct survey *s, const struct detail *d, const char *name)
 {
-    for (size_t i = 0; i < s->n_topics; i++)
-        if (strcmp(s->topics[i].name, name) >= 0)
+    for (size_t i = 0; i < d->n; i++)
+        if (strcmp(d->name(s, i), name) >= 0)
             return i;
     return 0;
 }
 
-static size_t group_from(const struct survey *s, const char *name)
+/* Some rows, from `at` on; as many as were asked after. */
+static size_t batch_take(struct survey *s, const struct detail *d, size_t at, size_t left)
 {
-    for (size_t i = 0; i < s->n_groups; i++)
-        if (strcmp(s->groups[i].group, name) >= 0)
-            return i;
-    return 0;
-}
-
-/* Some topics, from `at` on; as many as were asked after. */
-static size_t topics_batch(struct survey *s, size_t at, size_t left)
-{
-    struct admin_ask about[BATCH * TOPIC_QUESTIONS];
     size_t n = left < BATCH ? left : BATCH;
+    struct admin_ask *about = admin_alloc(&s->cli, n * d->questions, sizeof *about);
     for (size_t i = 0; i < n; i++)
-        topic_asks(s, &s->topics[(at + i) % s->n_topics], about + i * TOPIC_QUESTIONS);
-    const struct admin_ask *answers = details_ask(s, about, n, TOPIC_QUESTIONS);
+        d->asks(s, (at + i) % d->n, about + i * d->questions);
+    const struct admin_ask *answers = details_ask(s, about, n, d->questions);
     for (size_t i = 0; i < n; i++)
-        topic_take(s, &s->topics[(at + i) % s->n_topics],
-                   answers + i * s->n_brokers * TOPIC_QUESTIONS);
+        d->learn(s, (at + i) % d->n, answers + i * s->n_brokers * d->questions);
     return n;
 }
 
-static size_t groups_batch(struct survey *s, size_t at, size_t left)
+/* Goes on where `next` says, until all are done or time is up, and says where to go on then. */
+static void detail_take(struct survey *s, const struct detail *d, struct survey_next *next,
+                        int64_t until_ms)
 {
-    struct admin_ask about[BATCH * GROUP_QUESTIONS];
-    size_t n = left < BATCH ? left : BATCH;
-    for (size_t i = 0; i < n; i++)
-        group_asks(s, &s->groups[(at + i) % s->n_groups], about + i * GROUP_QUESTIONS);
-    const struct admin_ask *answers = details_ask(s, about, n, GROUP_QUESTIONS);
-    for (size_t i = 0; i < n; i++)
-        group_take(s, &s->groups[(at + i) % s->n_groups],
-                   answers + i * s->n_brokers * GROUP_QUESTIONS);
-    return n;
+    size_t at = row_from(s, d, next->name), done = 0;
+    while (done < d->n && now_ms() <= until_ms)
+        done += batch_take(s, d, at + done, d->n - done);
+    if (d->n > 0)
+        (void)snprintf(next->name, sizeof next->name, "%s", d->name(s, (at + done) % d->n));
 }
 
 /* Topics for two thirds of the time, then groups. */
 static void details_take(struct survey *s, struct survey_plan *plan)
 {
-    int64_t began = now_ms(), share = plan->budget_ms / 3 * 2;
-    size_t at = topic_from(s, plan->next_topic), done;
-    for (done = 0; done < s->n_topics && now_ms() - began <= share;)
-        done += topics_batch(s, at + done, s->n_topics - done);
-    if (s->n_topics > 0)
-        (void)snprintf(plan->next_topic, sizeof plan->next_topic, "%s",
-                       s->topics[(at + done) % s->n_topics].name);
-    at = group_from(s, plan->next_group);
-    for (done = 0; done < s->n_groups && now_ms() - began <= plan->budget_ms;)
-        done += groups_batch(s, at + done, s->n_groups - done);
-    if (s->n_groups > 0)
-        (void)snprintf(plan->next_group, sizeof plan->next_group, "%s",
-                       s->groups[(at + done) % s->n_groups].group);
+    int64_t began = now_ms();
+    const struct detail topics = {s->n_topics, TOPIC_QUESTIONS, topic_name, topic_asks,
+                                  topic_learn};
+    const struct detail groups = {s->n_groups, GROUP_QUESTIONS, group_name, group_asks,
+                                  group_learn};
+    detail_take(s, &topics, &plan->next_topic, admin_sum(began, plan->budget_ms / 3 * 2));
+    detail_take(s, &groups, &plan->next_group, admin_sum(began, plan->budget_ms));
 }
 
 /* ---- a survey ---- */

@@ -181,6 +181,21 @@ def _():
         terminal.type("q").end()
 
 
+@tap.test("more topics and groups than are asked after at once: each has its own numbers")
+def _():
+    crowd.group("last")
+    for n in range(70):
+        crowd.topic("Many-%02d" % n, queues=1 + n % 3)
+        crowd.send("Many-%02d" % n, 1 + n % 5, queue=0)
+        crowd.commit("last", "Many-%02d" % n, 1, queue=0)
+    cluster.wait_route("Many-69")
+    shown = cluster.json("top", "--once", *QUICK, command="top")[-1]
+    for n in range(70):
+        topic = named(shown["topics"], topic="Many-%02d" % n)
+        tap.equal((topic["queues"], topic["messages"]), (1 + n % 3, 1 + n % 5))
+        tap.equal(named(shown["groups"], group="last", topic="Many-%02d" % n)["members"], 0, "members")
+
+
 def one_broker(name, address):
     """A name server that knows one broker, and no topics."""
     table = {"brokerAddrTable": {name: {"brokerName": name, "cluster": "c", "brokerAddrs": {"0": address}}}, "clusterAddrTable": {"c": [name]}}
