@@ -11,13 +11,13 @@ FUZZING := -Ddebug=true -Doptimization=1 -Db_sanitize=address,undefined -Db_lund
            -Dtests=disabled -Dfuzz=enabled
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build bench fuzz format lint install interop docs clean
+.PHONY: help run test build bench bench-peers fuzz format lint install interop docs clean
 .NOTPARALLEL:
 
 help: ## show this list
 	@echo "OnceMQ: a message queue that existing RocketMQ clients can use as it is."
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 run: build ## build, then run the daemon here with its data in ./data; Ctrl-C stops it
 	@exec build/oncemqd --data ./data
@@ -37,6 +37,13 @@ interop: ## only the tests with official clients; ENDPOINT=host:port or ENDPOINT
 
 bench: build ## measure; every number is a ratio against a baseline of the same run
 	@meson test -C build --benchmark --verbose
+
+bench-peers: export ONCEMQD := $(CURDIR)/build/oncemqd
+bench-peers: export ONCEMQ := $(CURDIR)/build/oncemq
+bench-peers: export BENCH_BARE := $(CURDIR)/build/bench/bench_bare
+bench-peers: export BENCH_LIMITS := $(CURDIR)/build/bench/bench_limits
+bench-peers: build ## OnceMQ beside Apache RocketMQ and others, into bench/report; ROUNDS=3 PEERS='oncemq apache …' WORK='targets …' QUICK=1 RESUME=1
+	@cd bench && PYTHONDONTWRITEBYTECODE=1 ROUNDS='$(ROUNDS)' PEERS='$(PEERS)' WORK='$(WORK)' QUICK='$(QUICK)' RESUME='$(RESUME)' python3 -m peers
 
 fuzz: build-fuzz/build.ninja ## libFuzzer on each decoder for SECONDS=60; TARGETS='json …' for a few; KEEP=yes grows tests/fuzz/corpus
 	@$(NINJA) -C build-fuzz fuzzers

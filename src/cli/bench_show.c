@@ -56,6 +56,7 @@ const struct column bench_columns[] = {
     {"missing", COLUMN_NUMBER, "Missing", "e2e: messages that were acknowledged and did not come"},
     {"out_of_row", COLUMN_NUMBER, "Out of row",
      "consume, e2e: offsets that did not follow the one before in their queue"},
+    {"stored", COLUMN_NUMBER, NULL, "messages that it left in its topics, warming up included"},
     {"cpu_seconds", COLUMN_REAL, "Own CPU seconds", "of the generator, while it measured"},
     {"left_behind", COLUMN_TEXT, "Left behind", "what is still there"},
     {"latency", COLUMN_LIST, "In microseconds", "one record for each kind of time", times_columns},
@@ -251,6 +252,8 @@ void bench_put(struct bench *b, const struct load_result *r, bool deleted)
     }
     if (kind == LOAD_E2E || kind == LOAD_CONSUME)
         put_number(cli, "out_of_row", (int64_t)r->out_of_row);
+    if (kind != LOAD_ONCE)
+        put_number(cli, "stored", (int64_t)r->stored);
     put_real(cli, "cpu_seconds", r->cpu_seconds);
     put_left(b, r, deleted);
     put_times(cli, &b->load, r);

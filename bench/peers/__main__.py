@@ -1,0 +1,81 @@
+"""`make bench-peers`: OnceMQ and its peers side by side. README.md in this folder explains; the environment chooses:
+
+    ROUNDS=3  PEERS='oncemq apache …'  WORK='targets' or beginnings of names  QUICK=1  RESUME=1  OUT=folder  TIME=seconds
+"""
+
+import datetime
+import os
+import platform
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "tests"))
+
+from . import rounds, work as works  # noqa: E402
+from .bare import Bare, Limits  # noqa: E402
+from .book import Book  # noqa: E402
+from .ours import OnceMQ  # noqa: E402
+from .report import Report  # noqa: E402
+from .targets import targets  # noqa: E402
+from .theirs import Apache, Tuned  # noqa: E402
+
+ALL = [OnceMQ, Bare, Limits, Apache, Tuned]
+
+
+def chosen_peers(words, length):
+    """(those that are there, those that are not with the reason)."""
+    words = words.replace(",", " ").split() or [each.key for each in ALL]
+    unknown = set(words) - {each.key for each in ALL}
+    if unknown:
+        sys.exit("no such peer: %s. There are: %s" % (" ".join(sorted(unknown)), " ".join(each.key for each in ALL)))
+    here, gone = [], []
+    for kind in ALL:
+        if kind.key not in words:
+            continue
+        peer = kind(length)
+        reason = peer.missing()
+        if reason:
+            print("%s is left out: %s" % (peer.label, reason), flush=True)
+            gone.append((peer.label, reason))
+        else:
+            here.append(peer)
+    return here, gone
+
+
+def processor():
+    with open("/proc/cpuinfo") as source:
+        for line in source:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def load():
+    return "%.1f" % os.getloadavg()[0]
+
+
+def main():
+    quick = bool(os.environ.get("QUICK"))
+    count = int(os.environ.get("ROUNDS") or (1 if quick else 3))
+    chosen = works.chosen(os.environ.get("WORK", ""))
+    if quick:
+        chosen = [work.quick() for work in chosen]
+    folder = os.path.abspath(os.environ.get("OUT") or os.path.join(HERE, "..", "report"))
+    os.makedirs(folder, exist_ok=True)
+    peers, gone = chosen_peers(os.environ.get("PEERS", ""), works.Length.of(quick))
+    book = Book(os.path.join(folder, "rounds.json"), resume=bool(os.environ.get("RESUME")))
+    book.about.update(date=datetime.date.today().isoformat(), processor=processor(), cores=os.cpu_count(),
+                      kernel=platform.release(), rounds=count, load_before=load(),
+                      busy=os.getloadavg()[0] > 1.5, versions={peer.key: peer.version() for peer in peers})
+    rounds.run(book, peers, chosen, count, warm=not quick)
+    book.about["load_after"] = load()
+    book.save()
+    Report(book, peers, chosen, gone).write(folder)
+    for target in targets(book, chosen):
+        if target.values:
+            print("%-12s %s: %.3g%s (goal %s %.3g)" % (target.verdict.strip("*"), target.text, target.measured, target.unit,
+                                                       "≥" if target.least else "≤", target.goal))
+    print("report: %s" % os.path.join(os.path.relpath(folder), "README.md"))
+
+
+main()
