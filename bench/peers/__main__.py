@@ -14,17 +14,20 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "tests"))
 from . import rounds, work as works  # noqa: E402
 from .bare import Bare, Limits  # noqa: E402
 from .book import Book  # noqa: E402
+from .kafka import Kafka  # noqa: E402
+from .nats import Nats  # noqa: E402
 from .ours import OnceMQ  # noqa: E402
+from .redis import Redis  # noqa: E402
 from .report import Report  # noqa: E402
 from .targets import targets  # noqa: E402
 from .theirs import Apache, Tuned  # noqa: E402
 
-ALL = [OnceMQ, Bare, Limits, Apache, Tuned]
+ALL = [OnceMQ, Bare, Limits, Apache, Tuned, Nats, Redis, Kafka]
 
 
 def chosen_peers(words, length):
-    """(those that are there, those that are not with the reason)."""
-    words = words.replace(",", " ").split() or [each.key for each in ALL]
+    """(those that are there, those that are not with the reason). OnceMQ is always one of them."""
+    words = [OnceMQ.key, *words.replace(",", " ").split()] if words.strip() else [each.key for each in ALL]
     unknown = set(words) - {each.key for each in ALL}
     if unknown:
         sys.exit("no such peer: %s. There are: %s" % (" ".join(sorted(unknown)), " ".join(each.key for each in ALL)))
@@ -36,7 +39,7 @@ def chosen_peers(words, length):
         reason = peer.missing()
         if reason:
             print("%s is left out: %s" % (peer.label, reason), flush=True)
-            gone.append((peer.label, reason))
+            gone.append([peer.label, reason])
         else:
             here.append(peer)
     return here, gone
@@ -64,14 +67,22 @@ def main():
     os.makedirs(folder, exist_ok=True)
     peers, gone = chosen_peers(os.environ.get("PEERS", ""), works.Length.of(quick))
     book = Book(os.path.join(folder, "rounds.json"), resume=bool(os.environ.get("RESUME")))
+    gone += [pair for pair in book.about.get("left_out", []) if pair[0] not in {peer.label for peer in peers} | dict(gone).keys()]
+    versions = {**book.about.get("versions", {}), **{peer.key: peer.version() for peer in peers}}
     book.about.update(date=datetime.date.today().isoformat(), processor=processor(), cores=os.cpu_count(),
                       kernel=platform.release(), rounds=count, load_before=load(),
-                      busy=os.getloadavg()[0] > 1.5, versions={peer.key: peer.version() for peer in peers})
+                      busy=os.getloadavg()[0] > 1.5, versions=versions, left_out=gone)
     rounds.run(book, peers, chosen, count, warm=not quick)
     book.about["load_after"] = load()
     book.save()
-    Report(book, peers, chosen, gone).write(folder)
-    for target in targets(book, chosen):
+    tell(book, folder)
+
+
+def tell(book, folder):
+    """The whole book, with what earlier runs have put into it."""
+    measured = [work for work in works.WORKS if any(row["work"] == work.name for row in book.rows)]
+    Report(book, [kind(works.Length()) for kind in ALL], measured).write(folder)
+    for target in targets(book, measured):
         if target.values:
             print("%-12s %s: %.3g%s (goal %s %.3g)" % (target.verdict.strip("*"), target.text, target.measured, target.unit,
                                                        "≥" if target.least else "≤", target.goal))

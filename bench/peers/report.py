@@ -6,7 +6,7 @@ import statistics
 from . import plots, targets as goals
 
 OURS = "oncemq"
-BUSY = 1.5  # generator's share of a core from which on it may have been the limit
+BUSY = 0.9  # share of a core from which on the generator may have been the limit
 
 
 def number(value):
@@ -33,8 +33,8 @@ def table(head, rows):
 
 
 class Report:
-    def __init__(self, book, peers, works, left_out):
-        self.book, self.works, self.left_out = book, works, left_out
+    def __init__(self, book, peers, works):
+        self.book, self.works = book, works
         self.peers = [peer for peer in peers if book.has_any(peer.key)]
         self.others = [peer for peer in self.peers if peer.key not in (OURS, "limits")]
 
@@ -133,7 +133,7 @@ class Report:
 
     def notes(self):
         lines = ["## Beside the numbers", ""]
-        lines += ["- %s was left out: %s" % pair for pair in self.left_out]
+        lines += ["- %s was left out: %s" % tuple(pair) for pair in self.book.about.get("left_out", [])]
         for row in self.book.failures():
             text = row.get("failed") or "%d messages were refused" % row["failures"]
             lines.append("- round %d, %s, %s: %s" % (row["round"] + 1, row["work"], row["peer"], text))
@@ -146,7 +146,7 @@ class Report:
         if how:
             lines.append("- memory of the work `backlog` was limited by: %s" % how[0])
         busy = sorted({work.name for work in self.works for value in self.book.values(OURS, work.name, "generator").values()
-                       if value > 0.9})
+                       if value > BUSY})
         if busy:
             lines.append("- the generator used more than nine tenths of a core, so OnceMQ may have had more to give: %s" % ", ".join(busy))
         return lines + [""]
