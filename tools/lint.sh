@@ -37,10 +37,19 @@ for path in sys.argv[1:]:
         ast.parse(source.read(), path)'
 report 'Python syntax' $?
 
+# A source that several programs are made of is looked at once, in its first form.
+mkdir -p "$folder/lint" && python3 - "$folder" <<'END'
+import json, sys
+with open(sys.argv[1] + "/compile_commands.json", encoding="utf-8") as file:
+    commands = {entry["file"]: entry for entry in reversed(json.load(file))}
+with open(sys.argv[1] + "/lint/compile_commands.json", "w", encoding="utf-8") as file:
+    json.dump(list(commands.values()), file)
+END
+
 # The build folder was made for gcc: warning names that clang does not know are no news, and clang calls a local unused
 # that is there for its cleanup.
 all_files '*.c' | xargs -0 -r -n 2 -P "$cores" \
-    clang-tidy --quiet -p "$folder" --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unused-variable 2>"$folder/clang-tidy.log"
+    clang-tidy --quiet -p "$folder/lint" --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unused-variable 2>"$folder/clang-tidy.log"
 report 'clang-tidy' $?
 
 exit $bad

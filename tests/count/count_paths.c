@@ -1,0 +1,133 @@
+/* count_paths.c - rounds of sends and pulls; every answer is looked at. */
+#include "count.h"
+
+#include "msg/msg.h"
+
+#include <stdlib.h>
+
+#define IN_A_PULL 32
+#define BACKLOG   256 /* messages in each queue, for reading */
+
+struct rounds {
+    struct house *house;
+    struct load load;
+    struct wire wires[CONNS_MAX];
+    unsigned conns;
+};
+
+static void rounds_open(struct rounds *r, struct house *house, unsigned conns)
+{
+    *r = (struct rounds){.house = house, .load = {.size = 1024, .form = HEAD_JSON}, .conns = conns};
+    for (unsigned i = 0; i < conns; i++)
+        house_connect(house, &r->wires[i]);
+}
+
+static void rounds_close(struct rounds *r)
+{
+    for (unsigned i = 0; i < r->conns; i++)
+        wire_close(&r->wires[i]);
+    house_turn(r->house); /* the loop sees them go */
+}
+
+/* The next answer, which must be there. */
+static void expect(struct wire *w, struct answer *a, const char *what)
+{
+    while (!wire_next(w, a))
+        if (!wire_receive(w))
+            wrong("%s: not answered in the same turn", what);
+    if (a->head.code != RES_SUCCESS)
+        wrong("%s: %d %.*s", what, a->head.code, BYTES_ARG(a->head.remark));
+}
+
+/* ---- sends ---- */
+
+void count_sends(struct house *house, unsigned conns, unsigned flight, unsigned messages)
+{
+    struct rounds r;
+    struct stamp stamp;
+    rounds_open(&r, house, conns);
+    stamp_make(&stamp, &r.load, COUNT_TOPIC, false);
+    uint8_t *out = malloc(stamp.len * flight);
+    must(out, "memory");
+    unsigned sent = 0;
+    while (sent < messages) {
+        for (unsigned conn = 0; conn < conns; conn++) {
+            for (unsigned i = 0; i < flight; i++, sent++)
+                stamp_put(&stamp, out + i * stamp.len, i, sent % QUEUES, sent);
+            wire_write(&r.wires[conn], bytes_of(out, stamp.len * flight));
+        }
+        house_turn(house);
+        for (unsigned conn = 0; conn < conns; conn++)
+            for (unsigned i = 0; i < flight; i++) {
+                struct answer a;
+                expect(&r.wires[conn], &a, "a send");
+                if (answer_opaque(&a) != i || head_field(&a.head, BYTES("msgId")).len != 32)
+                    wrong("a send's answer is another's, or has no id");
+            }
+    }
+    free(out);
+    stamp_clear(&stamp);
+    rounds_close(&r);
+}
+
+/* ---- pulls ---- */
+
+static void subscribe(struct rounds *r)
+{
+    uint8_t frame[4096];
+    for (unsigned i = 0; i < r->conns; i++) {
+        char client[] = "127.0.0.1@a";
+        struct answer a;
+        client[sizeof client - 2] = (char)('a' + i);
+        size_t len =
+            heartbeat_frame(frame, sizeof frame, &r->load, client, COUNT_GROUP, COUNT_TOPIC);
+        wire_write(&r->wires[i], bytes_of(frame, len));
+        house_turn(r->house);
+        do /* the others of the group are told of it as well */
+            expect(&r->wires[i], &a, "a heartbeat");
+        while (!(a.head.flag & FLAG_RESPONSE));
+    }
+    for (unsigned i = 0; i < r->conns; i++)
+        while (wire_receive(&r->wires[i])) {
+            struct answer notice;
+            while (wire_next(&r->wires[i], &notice))
+                ;
+        }
+}
+
+static void check_batch(struct bytes body, int64_t offset)
+{
+    for (int i = 0; i < IN_A_PULL; i++) {
+        struct record record;
+        if (record_decode(body, &record) || record.queue_offset != offset + i)
+            wrong("a pull's answer has not the messages that were asked for");
+        body = bytes_from(body, record.size);
+    }
+    if (body.len > 0)
+        wrong("a pull's answer has more messages than were asked for");
+}
+
+void count_pulls(struct house *house, unsigned messages)
+{
+    count_sends(house, QUEUES, 32, QUEUES * BACKLOG);
+    struct rounds r;
+    rounds_open(&r, house, QUEUES);
+    subscribe(&r);
+    int64_t offset = 0;
+    for (unsigned got = 0; got < messages; got += QUEUES * IN_A_PULL) {
+        uint8_t frame[2048];
+        struct answer a;
+        for (int queue = 0; queue < QUEUES; queue++) {
+            size_t len =
+                pull_frame(frame, sizeof frame, &r.load, COUNT_GROUP, COUNT_TOPIC, queue, offset);
+            wire_write(&r.wires[queue], bytes_of(frame, len));
+        }
+        house_turn(house);
+        for (int queue = 0; queue < QUEUES; queue++) {
+            expect(&r.wires[queue], &a, "a pull");
+            check_batch(a.body, offset);
+        }
+        offset = (offset + IN_A_PULL) % BACKLOG;
+    }
+    rounds_close(&r);
+}
