@@ -4,7 +4,8 @@
  * busy queue a few. So they are put on a *shelf* first, where readers find them, and go to the file
  * together: when the shelf is full, and once a second in any case (the keeper). A shelf is filled
  * once: when its units are in the file the queue lets go of it, and the next ones get a new one.
- * It is counted, so a reader may go on using it.
+ * It is counted, so a reader may go on using it; one that nobody uses any more is kept for the next
+ * queue, so that a busy broker allocates none.
  *
  * There are at most SHELVES_MAX, for whichever queues come first in that second; the others write
  * as they go. So memory does not grow with the number of queues.
@@ -74,13 +75,22 @@ static void shelf_set(struct store *store, struct queue *queue, struct shelf *sh
     room_leave(&store->cache.room);
 }
 
+static struct shelf *shelf_make(struct derived *derived)
+{
+    struct link *spare = list_pop(&derived->spares);
+    if (!spare)
+        return malloc(sizeof(struct shelf));
+    derived->n_spares--;
+    return list_entry(spare, struct shelf, link);
+}
+
 /* NULL: there are enough, or there is no memory; then it goes without. */
 static struct shelf *shelf_new(struct store *store, struct queue *queue)
 {
     struct derived *derived = &store->derived;
     if (derived->n_shelves >= derived->shelves_max)
         return NULL;
-    struct shelf *shelf = malloc(sizeof *shelf);
+    struct shelf *shelf = shelf_make(derived);
     if (!shelf)
         return NULL;
     counted_init(&shelf->owner, shelf_release);
@@ -92,12 +102,20 @@ static struct shelf *shelf_new(struct store *store, struct queue *queue)
     return shelf;
 }
 
+/* Readers find it no more, so whether one holds it can only change from yes to no. */
 static void shelf_forget(struct store *store, struct shelf *shelf)
 {
+    struct derived *derived = &store->derived;
     shelf_set(store, shelf->queue, NULL);
     list_remove(&shelf->link);
-    store->derived.n_shelves--;
-    counted_drop(&shelf->owner);
+    derived->n_shelves--;
+    bool ours = atomic_load_explicit(&shelf->owner.holders, memory_order_acquire) == 1;
+    if (!ours || derived->n_spares == SPARES_MAX) {
+        counted_drop(&shelf->owner);
+        return;
+    }
+    list_add_tail(&derived->spares, &shelf->link);
+    derived->n_spares++;
 }
 
 enum err shelf_file(struct store *store, struct queue *queue, struct fault *why)
@@ -161,4 +179,6 @@ void shelves_forget(struct store *store)
 {
     for (struct link *k; (k = list_first(&store->derived.shelves)) != NULL;)
         shelf_forget(store, list_entry(k, struct shelf, link));
+    for (struct link *k; (k = list_pop(&store->derived.spares)) != NULL;)
+        free(list_entry(k, struct shelf, link));
 }

@@ -166,6 +166,55 @@ static void a_reader_keeps_the_shelf_it_holds(void **state)
     house_clear(&h);
 }
 
+/* A queue that fills one shelf after the other has the same one, unless a reader still needs it. */
+static void a_shelf_that_nobody_holds_is_used_again(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    h.options.log_file_size = 4u << 20;
+    h.options.queue_file_size = 20000;
+    house_must_open(&h);
+    send_to_first(&h, 0, 1);
+    struct queue *queue = queue_of_message(&h, 0);
+    const struct shelf *first = atomic_load(&queue->shelf);
+    assert_int_equal(shelves_file(h.store, NULL), OK);
+    send_to_first(&h, 1, 1);
+    assert_ptr_equal(atomic_load(&queue->shelf), first);
+    send_to_first(&h, 2, SHELF_UNITS);
+    assert_ptr_equal(atomic_load(&queue->shelf), first);
+
+    struct shelf *held = shelf_hold(h.store, queue);
+    int64_t position = shelf_unit(held, held->from).position;
+    assert_int_equal(shelves_file(h.store, NULL), OK);
+    send_to_first(&h, SHELF_UNITS + 2, 1);
+    assert_ptr_not_equal(atomic_load(&queue->shelf), first);
+    assert_int_equal(shelf_unit(held, held->from).position, position);
+    shelf_drop_at(&held);
+    assert_int_equal(house_read_all(&h, NULL, 0), SHELF_UNITS + 3);
+    house_clear(&h);
+}
+
+/* However many queues were busy, few shelves are kept. */
+static void only_some_shelves_are_kept(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    house_must_send(&h, 0, 30);
+    house_dispatch(&h);
+    assert_int_equal(h.store->derived.n_shelves, LANES);
+    h.store->derived.n_spares = SPARES_MAX - 2; /* as if so many had been there */
+    assert_int_equal(shelves_file(h.store, NULL), OK);
+    assert_int_equal(h.store->derived.n_spares, SPARES_MAX);
+    size_t kept = 0;
+    list_each(k, &h.store->derived.spares)
+        kept++;
+    assert_int_equal(kept, 2);
+    house_clear(&h);
+}
+
 /* The end of the process takes the shelves with it, and a power loss more: what was confirmed is
  * back after opening, and the checkpoint did not speak for it. */
 static void a_crash_takes_the_shelves_and_no_message(void **state)
@@ -302,6 +351,8 @@ int main(void)
         cmocka_unit_test(the_keeper_clears_all_shelves),
         cmocka_unit_test(queues_without_a_shelf_write_at_once),
         cmocka_unit_test(a_reader_keeps_the_shelf_it_holds),
+        cmocka_unit_test(a_shelf_that_nobody_holds_is_used_again),
+        cmocka_unit_test(only_some_shelves_are_kept),
         cmocka_unit_test(a_crash_takes_the_shelves_and_no_message),
         cmocka_unit_test(a_shelf_that_cannot_be_written_stays),
         cmocka_unit_test(readers_beside_dispatch_and_keeper),

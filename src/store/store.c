@@ -55,6 +55,7 @@ static struct store *store_new(const struct store_options *options)
     room_init(&store->derived.room, "derived", ROOM_DERIVED);
     list_init(&store->derived.dirty);
     list_init(&store->derived.shelves);
+    list_init(&store->derived.spares);
     store->derived.shelf_units = SHELF_UNITS;
     map_init(&store->queues, dice_seed_from_os());
     turn->number = 1;

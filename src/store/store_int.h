@@ -186,11 +186,12 @@ must_check enum err queues_keep(struct store *store, int64_t least, int64_t *que
 
 #define SHELF_UNITS 200 /* with the rest of it less than a page */
 #define SHELVES_MAX 1024
+#define SPARES_MAX  16 /* shelves kept for the next queue that needs one: two topics' worth */
 
 /* Units from offset `from` up to the queue's end. */
 struct shelf {
     struct counted owner; /* the queue, and readers */
-    struct link link;     /* in derived.shelves */
+    struct link link;     /* in derived.shelves, or in derived.spares */
     struct queue *queue;
     int64_t from;
     uint8_t units[SHELF_UNITS * UNIT_SIZE];
@@ -407,10 +408,12 @@ struct derived {
     struct list dirty;                   /* queues with something that is not on disk */
     struct list shelves;                 /* the oldest first */
     size_t n_shelves, shelves_max;       /* so many there are and may be; 0 while opening */
-    size_t shelf_units;                  /* that one holds; tests have smaller ones */
-    int64_t dispatched_ms;               /* store time of the last dispatched record */
-    _Atomic unsigned callers;            /* of store_dispatch_turn since the one inside came */
-    _Atomic int trouble;                 /* enum err: why dispatch is stuck; OK: it is not */
+    struct list spares;                  /* shelves that nobody uses */
+    size_t n_spares;
+    size_t shelf_units;       /* that one holds; tests have smaller ones */
+    int64_t dispatched_ms;    /* store time of the last dispatched record */
+    _Atomic unsigned callers; /* of store_dispatch_turn since the one inside came */
+    _Atomic int trouble;      /* enum err: why dispatch is stuck; OK: it is not */
 };
 
 bool turn_full(const struct turn *turn);
