@@ -11,7 +11,7 @@ FUZZING := -Ddebug=true -Doptimization=1 -Db_sanitize=address,undefined -Db_lund
            -Dtests=disabled -Dfuzz=enabled
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build bench bench-peers fuzz format lint install interop docs clean
+.PHONY: help run test build bench bench-peers profile fuzz format lint install interop docs clean
 .NOTPARALLEL:
 
 help: ## show this list
@@ -44,6 +44,10 @@ bench-peers: export BENCH_BARE := $(CURDIR)/build/bench/bench_bare
 bench-peers: export BENCH_LIMITS := $(CURDIR)/build/bench/bench_limits
 bench-peers: build ## OnceMQ beside Apache RocketMQ and others, into bench/report; ROUNDS=3 PEERS='oncemq apache …' WORK='targets …' QUICK=1 RESUME=1
 	@cd bench && PYTHONDONTWRITEBYTECODE=1 ROUNDS='$(ROUNDS)' PEERS='$(PEERS)' WORK='$(WORK)' QUICK='$(QUICK)' RESUME='$(RESUME)' python3 -m peers
+
+profile: build ## flame graphs of sends and pulls, bench/report/profile-*.svg; TOOL=callgrind counts instructions instead of sampling time
+	@tools/setup.sh profile
+	@ONCEMQD=build/oncemqd ONCEMQ=build/oncemq COUNT_BROKER=build/tests/count/count_broker python3 bench/profile.py
 
 fuzz: build-fuzz/build.ninja ## libFuzzer on each decoder for SECONDS=60; TARGETS='json …' for a few; KEEP=yes grows tests/fuzz/corpus
 	@$(NINJA) -C build-fuzz fuzzers

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a make target needs and that are not there yet.
 #
-#     tools/setup.sh build test        groups: build, test, lint, fuzz
+#     tools/setup.sh build test        groups: build, test, lint, fuzz, profile
 #
 # Silent and quick when nothing is missing. Uses apt-get as root or through sudo. On a system without apt-get, or
 # without the right to use it, it names what is needed; `SETUP=no make …` skips this step altogether.
@@ -15,7 +15,8 @@ packages_of() {
     test) echo libcmocka-dev libjansson-dev python3 openssl valgrind redis-server postgresql mariadb-server ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     fuzz) echo clang libclang-rt-dev ;;
-    *) echo "setup: no such group: $1 (build, test, lint, fuzz)" >&2 && return 2 ;;
+    profile) echo python3 valgrind linux-perf strace ;;
+    *) echo "setup: no such group: $1 (build, test, lint, fuzz, profile)" >&2 && return 2 ;;
     esac
 }
 
@@ -26,6 +27,7 @@ commands_of() {
     test) echo python3 valgrind ;;
     lint) echo clang-format clang-tidy shellcheck ;;
     fuzz) echo clang ;;
+    profile) echo python3 valgrind ;; # perf is used where it works
     esac
 }
 
