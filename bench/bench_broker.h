@@ -1,6 +1,6 @@
 /* bench_broker.h - the load generator for brokers: raw remoting frames, whoever answers them.
  *
- *     bench_broker send|txn|poll|pop|idle HOST:PORT PID [name=number ...]
+ *     bench_broker send|txn|poll|pop|idle|grow HOST:PORT PID [name=number ...]
  *
  * One thread, one epoll, so that it takes as little as it can from the machine that it shares with
  * the server. Requests are made once and only numbered anew; every answer is decoded and checked,
@@ -12,6 +12,7 @@
  *     poll   `rate` messages a second over all queues to a consumer that waits in long polls
  *     pop    conns consumers that pop `count` stored messages and acknowledge each
  *     idle   conns consumers that register by heartbeat and then only heartbeat
+ *     grow   turns of sends and pulls over so many topics, queues, groups and connections
  *
  * Whatever is not as it must be ends the program with a sentence and status 2.
  */
@@ -25,6 +26,7 @@
 
 #define QUEUES    8 /* what a topic gets that is created by sending to it */
 #define TEXT_ROOM 128
+#define NS_OF_MS  UINT64_C(1000000)
 
 /* The numbers of the command line. */
 struct load {
@@ -33,8 +35,10 @@ struct load {
     pid_t pid;
     enum head_form form;
     unsigned conns, flight, size, rate, rounds, count;
-    uint64_t warm_ms, run_ms;
-    bool asked; /* load_send: in turns, one for each line on standard input */
+    unsigned topics, queues, groups, idle, batch; /* load_grow */
+    unsigned warm_ms, run_ms;
+    unsigned asked; /* load_send: in turns, one for each line on standard input */
+    unsigned binary;
 };
 
 int load_send(const struct load *load);
@@ -42,6 +46,7 @@ int load_txn(const struct load *load);
 int load_poll(const struct load *load);
 int load_pop(const struct load *load);
 int load_idle(const struct load *load);
+int load_grow(const struct load *load);
 
 /* ---- bench_broker_wire.c: connections ---- */
 
@@ -79,7 +84,8 @@ int epoll_over(struct wire *wires, unsigned n); /* data.u32 is the index */
 struct stamp {
     uint8_t *frame;
     size_t len;
-    size_t opaque, queue, key, body; /* where in the frame */
+    size_t opaque, queue, key, body; /* where in the frame; queue 0: it has its own */
+    size_t due;                      /* 0: it is not timed */
     enum head_form form;
 };
 
@@ -87,10 +93,20 @@ struct stamp {
 #define FIRST_OPAQUE UINT32_C(1000000000)
 #define PRODUCERS    "bench_producer" /* their group */
 
-/* A SEND_MESSAGE_V2 as the Java client writes it, properties and all; or a half message. */
-void stamp_make(struct stamp *s, const struct load *load, const char *topic, bool half);
+/* What a send is for. */
+struct mould {
+    const char *topic;
+    bool one_queue; /* always `queue`, of load.queues; else the stamp says which, of QUEUES */
+    unsigned queue;
+    bool half;
+    bool timed; /* stamp_due says when */
+};
+
+/* A SEND_MESSAGE_V2 as the Java client writes it, properties and all. */
+void stamp_make(struct stamp *s, const struct load *load, const struct mould *mould);
 /* Copies the frame to `to` with these numbers in it. */
 void stamp_put(const struct stamp *s, uint8_t *to, uint32_t opaque, uint32_t queue, uint64_t key);
+void stamp_due(const struct stamp *s, uint8_t *frame, int64_t due_ms); /* into the copy */
 void stamp_clear(struct stamp *s);
 
 /* Each fills `out` with one frame of the consumer of `topic` and returns its length. */
@@ -98,6 +114,15 @@ size_t heartbeat_frame(void *out, size_t size, const struct load *load, const ch
                        const char *group, const char *topic);
 size_t pull_frame(void *out, size_t size, const struct load *load, const char *group,
                   const char *topic, int queue, int64_t offset);
+
+/* A pull that does not wait, and says itself what it subscribes to. */
+struct pull_of {
+    const char *group, *topic;
+    unsigned queue, count;
+    int64_t offset;
+    uint32_t opaque; /* as of a stamp */
+};
+size_t pull_frame_of(void *out, size_t size, const struct load *load, const struct pull_of *pull);
 
 uint32_t answer_opaque(const struct answer *a); /* the number it was stamped with */
 int64_t answer_number(const struct answer *a, struct bytes field); /* it must be there */

@@ -8,9 +8,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEY        "7F00000125CD4E0E2F2A4CDE00000000"
-#define KEY_DIGITS 8
-#define BROKER     "broker-a"
+#define KEY          "7F00000125CD4E0E2F2A4CDE00000000"
+#define KEY_DIGITS   8
+#define BROKER       "broker-a"
+#define PULL_COMMITS 1 /* bits of a pull's system flag */
+#define PULL_WAITS   2
+#define PULL_NAMES   4
+#define DUE          "7777777777777" /* a time in ms */
 
 static size_t find(const struct stamp *s, const char *text, size_t beyond)
 {
@@ -20,12 +24,13 @@ static size_t find(const struct stamp *s, const char *text, size_t beyond)
     return (size_t)(at - s->frame) + beyond;
 }
 
-void stamp_make(struct stamp *s, const struct load *load, const char *topic, bool half)
+void stamp_make(struct stamp *s, const struct load *load, const struct mould *mould)
 {
-    static const char plain[] = "UNIQ_KEY\1" KEY "\2WAIT\1true\2TAGS\1TagA\2";
-    static const char more[] = "TRAN_MSG\1true\2PGROUP\1" PRODUCERS "\2";
-    char props[sizeof plain + sizeof more];
-    (void)snprintf(props, sizeof props, "%s%s", plain, half ? more : "");
+    char props[256], queue[16];
+    (void)snprintf(props, sizeof props, "UNIQ_KEY\1" KEY "\2WAIT\1true\2TAGS\1TagA\2%s%s",
+                   mould->half ? "TRAN_MSG\1true\2PGROUP\1" PRODUCERS "\2" : "",
+                   mould->timed ? "TIMER_DELIVER_MS\1" DUE "\2" : "");
+    (void)snprintf(queue, sizeof queue, "%u", mould->queue);
     size_t room = 2048 + load->size;
     *s = (struct stamp){.frame = calloc(1, room), .form = load->form};
     must(s->frame, "memory");
@@ -37,11 +42,11 @@ void stamp_make(struct stamp *s, const struct load *load, const char *topic, boo
     frame_begin(&f, &w, load->form,
                 &(struct head_start){.code = REQ_SEND_MESSAGE_V2, .opaque = (int)FIRST_OPAQUE});
     frame_put(&f, BYTES("a"), BYTES(PRODUCERS));
-    frame_put(&f, BYTES("b"), bytes_str(topic));
+    frame_put(&f, BYTES("b"), bytes_str(mould->topic));
     frame_put(&f, BYTES("c"), BYTES("TBW102"));
-    frame_put_int(&f, BYTES("d"), QUEUES);
-    frame_put(&f, BYTES("e"), BYTES("#"));
-    frame_put(&f, BYTES("f"), half ? BYTES("4") : BYTES("0"));
+    frame_put_int(&f, BYTES("d"), mould->one_queue ? load->queues : QUEUES);
+    frame_put(&f, BYTES("e"), mould->one_queue ? bytes_str(queue) : BYTES("#"));
+    frame_put(&f, BYTES("f"), mould->half ? BYTES("4") : BYTES("0"));
     frame_put(&f, BYTES("g"), bytes_str(born));
     frame_put(&f, BYTES("h"), BYTES("0"));
     frame_put(&f, BYTES("i"), bytes_str(props));
@@ -58,8 +63,20 @@ void stamp_make(struct stamp *s, const struct load *load, const char *topic, boo
     s->len = wr_len(&w);
 
     s->opaque = s->form == HEAD_JSON ? find(s, "\"opaque\":", 9) : FRAME_PREFIX + 5;
-    s->queue = find(s, "#", 0);
+    s->queue = mould->one_queue ? 0 : find(s, "#", 0);
+    s->due = mould->timed ? find(s, DUE, 0) : 0;
     s->key = find(s, KEY, sizeof KEY - 1 - KEY_DIGITS);
+}
+
+static void digits_put(uint8_t *to, size_t n, uint64_t number)
+{
+    for (size_t i = n; i-- > 0; number /= 10)
+        to[i] = (uint8_t)('0' + number % 10);
+}
+
+void stamp_due(const struct stamp *s, uint8_t *frame, int64_t due_ms)
+{
+    digits_put(frame + s->due, sizeof DUE - 1, (uint64_t)due_ms);
 }
 
 void stamp_put(const struct stamp *s, uint8_t *to, uint32_t opaque, uint32_t queue, uint64_t key)
@@ -69,9 +86,9 @@ void stamp_put(const struct stamp *s, uint8_t *to, uint32_t opaque, uint32_t que
     if (s->form == HEAD_BINARY)
         store_u32(to + s->opaque, opaque);
     else
-        for (size_t i = 10; i-- > 0; opaque /= 10)
-            to[s->opaque + i] = (uint8_t)('0' + opaque % 10);
-    to[s->queue] = (uint8_t)('0' + queue);
+        digits_put(to + s->opaque, 10, opaque);
+    if (s->queue)
+        to[s->queue] = (uint8_t)('0' + queue);
     for (size_t i = KEY_DIGITS; i-- > 0; key >>= 4)
         to[s->key + i] = (uint8_t) "0123456789ABCDEF"[key & 15];
 }
@@ -118,26 +135,49 @@ size_t heartbeat_frame(void *out, size_t size, const struct load *load, const ch
     return frame_done(&w, &f, bytes_of(body, (size_t)n));
 }
 
-size_t pull_frame(void *out, size_t size, const struct load *load, const char *group,
-                  const char *topic, int queue, int64_t offset)
+/* The fields of every pull, in their order; who says what it subscribes to has that between them.
+ */
+static size_t pull_write(void *out, size_t size, enum head_form form, const struct pull_of *pull,
+                         int flags, int wait_ms)
 {
     struct wr w = wr_over(out, size);
     struct frame_out f;
-    frame_begin(&f, &w, load->form,
-                &(struct head_start){.code = REQ_PULL_MESSAGE, .opaque = queue});
-    frame_put(&f, BYTES("consumerGroup"), bytes_str(group));
-    frame_put(&f, BYTES("topic"), bytes_str(topic));
-    frame_put_int(&f, BYTES("queueId"), queue);
-    frame_put_int(&f, BYTES("queueOffset"), offset);
-    frame_put_int(&f, BYTES("maxMsgNums"), 32);
-    frame_put_int(&f, BYTES("sysFlag"), 1 | 2); /* commits, and may be suspended */
-    frame_put_int(&f, BYTES("commitOffset"), offset);
-    frame_put_int(&f, BYTES("suspendTimeoutMillis"), 15000);
+    frame_begin(&f, &w, form,
+                &(struct head_start){.code = REQ_PULL_MESSAGE, .opaque = (int32_t)pull->opaque});
+    frame_put(&f, BYTES("consumerGroup"), bytes_str(pull->group));
+    frame_put(&f, BYTES("topic"), bytes_str(pull->topic));
+    frame_put_int(&f, BYTES("queueId"), pull->queue);
+    frame_put_int(&f, BYTES("queueOffset"), pull->offset);
+    frame_put_int(&f, BYTES("maxMsgNums"), pull->count);
+    frame_put_int(&f, BYTES("sysFlag"), flags);
+    frame_put_int(&f, BYTES("commitOffset"), pull->offset);
+    frame_put_int(&f, BYTES("suspendTimeoutMillis"), wait_ms);
+    if (flags & PULL_NAMES)
+        frame_put(&f, BYTES("subscription"), BYTES("*"));
     frame_put_int(&f, BYTES("subVersion"), 1);
     frame_put(&f, BYTES("expressionType"), BYTES("TAG"));
     frame_put_int(&f, BYTES("maxMsgBytes"), 262144);
     frame_put(&f, BYTES("bname"), BYTES(BROKER));
     return frame_done(&w, &f, (struct bytes){0});
+}
+
+size_t pull_frame(void *out, size_t size, const struct load *load, const char *group,
+                  const char *topic, int queue, int64_t offset)
+{
+    const struct pull_of pull = {.group = group,
+                                 .topic = topic,
+                                 .queue = (unsigned)queue,
+                                 .count = 32,
+                                 .offset = offset,
+                                 .opaque = (uint32_t)queue};
+    return pull_write(out, size, load->form, &pull, PULL_COMMITS | PULL_WAITS, 15000);
+}
+
+size_t pull_frame_of(void *out, size_t size, const struct load *load, const struct pull_of *pull)
+{
+    struct pull_of numbered = *pull;
+    numbered.opaque += FIRST_OPAQUE;
+    return pull_write(out, size, load->form, &numbered, PULL_COMMITS | PULL_NAMES, 0);
 }
 
 int64_t answer_number(const struct answer *a, struct bytes field)

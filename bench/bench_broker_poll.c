@@ -165,7 +165,7 @@ int load_poll(const struct load *load)
     p.load = load;
     topic_name(p.topic, "BenchPoll");
     topic_name(p.group, "bench_consumer");
-    stamp_make(&p.stamp, load, p.topic, false);
+    stamp_make(&p.stamp, load, &(struct mould){.topic = p.topic});
     for (int i = 0; i < WIRES; i++)
         wire_open(&p.wires[i], load, IN_SIZE);
     prepare(&p);
@@ -173,9 +173,9 @@ int load_poll(const struct load *load)
     int epoll_fd = epoll_over(p.wires, WIRES);
     int timer = timer_make(epoll_fd, load->rate);
     p.begin_ns = now_ns();
-    p.measured_from_ns = p.begin_ns + load->warm_ms * 1000000;
+    p.measured_from_ns = p.begin_ns + load->warm_ms * NS_OF_MS;
     uint64_t cpu = cpu_ns_of(load->pid);
-    run(&p, epoll_fd, timer, p.measured_from_ns + load->run_ms * 1000000);
+    run(&p, epoll_fd, timer, p.measured_from_ns + load->run_ms * NS_OF_MS);
     double cpu_each = (double)(cpu_ns_of(load->pid) - cpu) / (double)p.sent;
     printf("{\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"cpu_us\": %.3f, "
            "\"late_p99_us\": %.1f, \"refused\": %llu, \"count\": %zu}\n",

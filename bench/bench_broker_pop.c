@@ -187,7 +187,7 @@ int load_pop(const struct load *load)
     struct popping p = {.load = load};
     topic_name(p.topic, "BenchPop");
     topic_name(p.group, "bench_pop");
-    stamp_make(&p.stamp, load, p.topic, false);
+    stamp_make(&p.stamp, load, &(struct mould){.topic = p.topic});
     p.wires = calloc(load->conns, sizeof *p.wires);
     p.poppers = calloc(load->conns, sizeof *p.poppers);
     size_t room = p.stamp.len * FILL_FLIGHT;

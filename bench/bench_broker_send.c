@@ -169,12 +169,12 @@ static void turn(struct sending *s, int epoll_fd)
     s->refused_measured = 0;
     for (unsigned i = 0; i < load->conns; i++)
         slots_fill(s, i);
-    run(s, epoll_fd, now_ns() + load->warm_ms * 1000000);
+    run(s, epoll_fd, now_ns() + load->warm_ms * NS_OF_MS);
 
     s->measuring = true;
     uint64_t begin = now_ns(), cpu = cpu_ns_of(load->pid);
     double own = cpu_ns_own();
-    run(s, epoll_fd, begin + load->run_ms * 1000000);
+    run(s, epoll_fd, begin + load->run_ms * NS_OF_MS);
     double wall = (double)(now_ns() - begin);
     double cpu_each = (double)(cpu_ns_of(load->pid) - cpu) / (double)s->took.n;
     own = cpu_ns_own() - own;
@@ -209,7 +209,7 @@ int load_send(const struct load *load)
     };
     char topic[TEXT_ROOM];
     topic_name(topic, "BenchSend");
-    stamp_make(&s.stamp, load, topic, false);
+    stamp_make(&s.stamp, load, &(struct mould){.topic = topic});
     s.out = malloc(s.stamp.len * load->flight);
     must(s.wires && s.slots && s.out, "memory");
     for (unsigned i = 0; i < load->conns * load->flight; i++)

@@ -164,7 +164,7 @@ int load_txn(const struct load *load)
     };
     char topic[TEXT_ROOM];
     topic_name(topic, "BenchTxn");
-    stamp_make(&d.stamp, load, topic, true);
+    stamp_make(&d.stamp, load, &(struct mould){.topic = topic, .half = true});
     d.out = malloc((d.stamp.len + END_ROOM) * load->flight);
     must(d.wires && d.slots && d.out, "memory");
     for (unsigned i = 0; i < load->conns * load->flight; i++)
@@ -180,12 +180,12 @@ int load_txn(const struct load *load)
             half_put(&d, &d.slots[i * load->flight + k]);
         wire_write(&d.wires[i], bytes_of(d.out, (size_t)(d.to - d.out)));
     }
-    run(&d, epoll_fd, now_ns() + load->warm_ms * 1000000);
+    run(&d, epoll_fd, now_ns() + load->warm_ms * NS_OF_MS);
 
     d.measuring = true;
     uint64_t begin = now_ns(), cpu = cpu_ns_of(load->pid);
     double own = cpu_ns_own();
-    run(&d, epoll_fd, begin + load->run_ms * 1000000);
+    run(&d, epoll_fd, begin + load->run_ms * NS_OF_MS);
     double wall = (double)(now_ns() - begin);
     double cpu_each = (double)(cpu_ns_of(load->pid) - cpu) / (double)d.took.n;
     own = cpu_ns_own() - own;
