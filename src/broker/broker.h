@@ -506,6 +506,10 @@ void broker_client_leaves(struct broker *broker, struct counted *session, struct
                           struct bytes producer_group, struct bytes consumer_group);
 /* Its connection has closed. */
 void broker_session_gone(struct broker *broker, struct counted *session);
+/* Somebody joins a group as it is, to read nothing: its members share the queues out anew. For
+ * tests. ERR_NOT_FOUND: nobody is in it. */
+must_check enum err broker_consumer_joins(struct broker *broker, const struct client *client,
+                                          struct bytes group);
 /* Each id once, in order. ERR_NOT_FOUND: nobody. ERR_TOO_BIG: the arena. */
 must_check enum err broker_consumer_ids(struct broker *broker, struct bytes group,
                                         struct arena *arena, struct bytes **ids, size_t *n);
@@ -561,6 +565,8 @@ struct lock_wish {
  * queue that does not exist, is not granted. ERR_INVALID: a name, or too many at once. */
 must_check enum err broker_lock(struct broker *broker, struct bytes group, struct bytes client_id,
                                 struct lock_wish *wishes, size_t n, struct fault *why);
+/* Whether any queue is locked for the group. */
+bool broker_is_ordered(struct broker *broker, struct bytes group);
 /* Gives back those that are the client's own. */
 must_check enum err broker_unlock(struct broker *broker, struct bytes group, struct bytes client_id,
                                   const struct lock_wish *wishes, size_t n, struct fault *why);

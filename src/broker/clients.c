@@ -135,6 +135,23 @@ enum err broker_consumer_seen(struct broker *b, const struct client *client,
     return err;
 }
 
+enum err broker_consumer_joins(struct broker *b, const struct client *client, struct bytes group)
+{
+    struct member *member = NULL;
+    bool is_new = false;
+    struct after after;
+    after_init(&after);
+    room_enter(&b->room);
+    enum err err = consumers_find(b, group) ? OK : ERR_NOT_FOUND;
+    if (!err)
+        err = member_seen(b, client, &b->consumers, group, &member, &is_new, &after, NULL);
+    if (!err && is_new)
+        crowd_tell(b, member->crowd, &after);
+    room_leave(&b->room);
+    after_run(b, &after);
+    return err;
+}
+
 void broker_client_leaves(struct broker *b, struct counted *session, struct bytes client_id,
                           struct bytes producer_group, struct bytes consumer_group)
 {

@@ -92,6 +92,25 @@ static void all_members_are_told_when_one_comes_or_goes(void **state)
                      0);
 }
 
+static void who_joins_to_read_nothing_changes_nothing_but_the_shares(void **state)
+{
+    struct rig *rig = *state;
+    struct visit one, ghost;
+    visit_init(&one, "c1");
+    visit_init(&ghost, "!ghost");
+    assert_int_equal(broker_consumer_joins(rig->broker, &ghost.client, BYTES("g")), ERR_NOT_FOUND);
+    assert_int_equal(join(rig, &one, "g"), OK);
+    int told = one.session.told;
+    assert_int_equal(broker_consumer_joins(rig->broker, &ghost.client, BYTES("g")), OK);
+    assert_int_equal(one.session.told, told + 1);
+    broker_session_gone(rig->broker, &ghost.session.counted);
+    assert_int_equal(one.session.told, told + 2);
+    assert_int_equal(holders(&ghost), 1);
+    assert_int_equal(broker_consumer_joins(rig->broker, &ghost.client, BYTES("other")),
+                     ERR_NOT_FOUND);
+    broker_session_gone(rig->broker, &one.session.counted);
+}
+
 static void topics_that_come_or_go_are_news_and_versions_are_not(void **state)
 {
     struct rig *rig = *state;
@@ -530,6 +549,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         rig_test(a_consumer_makes_its_group_and_its_retry_topic),
         rig_test(all_members_are_told_when_one_comes_or_goes),
+        rig_test(who_joins_to_read_nothing_changes_nothing_but_the_shares),
         rig_test(topics_that_come_or_go_are_news_and_versions_are_not),
         rig_test(a_higher_version_replaces_the_expression_and_a_lower_does_not),
         rig_row("RM-6", members_that_subscribe_differently_are_told_of),

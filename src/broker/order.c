@@ -84,6 +84,14 @@ static enum err names_check(struct bytes group, struct bytes client_id, size_t n
     return OK;
 }
 
+bool broker_is_ordered(struct broker *b, struct bytes group)
+{
+    room_enter(&b->room);
+    bool any = locks_any(b, group);
+    room_leave(&b->room);
+    return any;
+}
+
 /* ---- room: core ---- */
 
 void locks_expire(struct broker *b)

@@ -328,6 +328,7 @@ static struct door_options door_options_of(struct house *h, const struct setting
         .queues_elsewhere = queues_elsewhere,
         .advance_clock = h->options.virtual_clock ? house_advance_clock : NULL,
         .user = h,
+        .chaos = h->options.chaos,
         .host = h->advertised,
         .broker_name = h->broker_name,
         .own_address = h->advertise_auto,

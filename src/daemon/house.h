@@ -25,6 +25,7 @@ struct house_options {
     bool names, broker;
     bool virtual_clock;   /* the clock of messages can be put forward, and begins … */
     int64_t ahead_ms;     /* … so far ahead of the system's */
+    bool chaos;           /* faults may be asked for */
     int ready_fd;         /* told about readiness as well; -1: none */
     uint64_t started_ns;  /* when the process began, for the ready line */
     uint64_t descriptors; /* how many files and connections the process may have open */

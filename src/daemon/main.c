@@ -35,6 +35,7 @@ static const char usage[] =
     "      --clock KIND      system (default), or virtual: for tests, it runs like the system's "
     "and can\n"
     "                        be put forward by a request; virtual+MS begins so far ahead\n"
+    "      --chaos           for tests: makes faults on purpose when oncemq chaos asks for them\n"
     "      --ready-fd N      also write the ready line to this file descriptor\n"
     "      --check DIR       verify a data folder that is not in use, without changing it, and\n"
     "                        stop: status 0 sound, 1 damaged, 2 it could not be checked\n"
@@ -52,6 +53,7 @@ enum option_code {
     OPT_SET,
     OPT_IO_THREADS,
     OPT_CLOCK,
+    OPT_CHAOS,
     OPT_READY_FD,
     OPT_CHECK,
     OPT_PRINT,
@@ -66,6 +68,7 @@ static const struct option long_options[] = {
     {"set", required_argument, NULL, OPT_SET},
     {"io-threads", required_argument, NULL, OPT_IO_THREADS},
     {"clock", required_argument, NULL, OPT_CLOCK},
+    {"chaos", no_argument, NULL, OPT_CHAOS},
     {"ready-fd", required_argument, NULL, OPT_READY_FD},
     {"check", required_argument, NULL, OPT_CHECK},
     {"print-config", optional_argument, NULL, OPT_PRINT},
@@ -207,6 +210,9 @@ static enum err apply(struct invocation *v, int code, const char *value, struct 
         return set_key(v, "--io-threads", "ioThreads", value, why);
     case OPT_CLOCK:
         return set_clock(v, value, why);
+    case OPT_CHAOS:
+        v->house.chaos = true;
+        return OK;
     case OPT_READY_FD:
         return set_ready_fd(v, value, why);
     case OPT_CHECK:

@@ -168,6 +168,7 @@
     X(ONCE_ADVANCE_CLOCK, 10001)                                                                   \
     X(ONCE_LEDGER, 10010)                                                                          \
     X(ONCE_PRESENT, 10011)                                                                         \
+    X(ONCE_CHAOS, 10020)                                                                           \
     X(POP_MESSAGE, 200050)                                                                         \
     X(ACK_MESSAGE, 200051)                                                                         \
     X(PEEK_MESSAGE, 200052)                                                                        \

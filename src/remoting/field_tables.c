@@ -378,6 +378,28 @@ static const struct field_rule advance_clock_table_rules[] = {
 TABLE(advance_clock_table);
 
 #undef FIELDS
+#define FIELDS chaos_fields
+
+static const struct field_rule chaos_table_rules[] = {
+    TEXT("action", NEED, action),
+    LONG("plan", MAY, plan),
+    TEXT("topic", MAY, topic),
+    TEXT("group", MAY, group),
+    LONG("seed", MAY, seed),
+    LONG("twice", MAY, twice),
+    LONG("twiceLater", MAY, twice_later),
+    LONG("laterMillis", MAY, later_ms),
+    LONG("dropAcks", MAY, drop_acks),
+    LONG("dropResponses", MAY, drop_responses),
+    LONG("delayMinMillis", MAY, delay_min_ms),
+    LONG("delayMaxMillis", MAY, delay_max_ms),
+    LONG("killsPerMinute", MAY, kills),
+    LONG("rebalancesPerMinute", MAY, rebalances),
+    LONG("lifeMillis", MAY, life_ms),
+};
+TABLE(chaos_table);
+
+#undef FIELDS
 
 /* ---- brokers, as they speak to a name server ---- */
 

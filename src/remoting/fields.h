@@ -145,6 +145,13 @@ struct clock_fields { /* 10001 */
 };
 extern const struct field_table advance_clock_table;
 
+struct chaos_fields { /* 10020 */
+    struct bytes action, topic, group;
+    int64_t plan, seed, twice, twice_later, later_ms, drop_acks, drop_responses, delay_min_ms,
+        delay_max_ms, kills, rebalances, life_ms;
+};
+extern const struct field_table chaos_table;
+
 struct broker_fields { /* 103, 104, 322, 904, 901, 205, 327 */
     struct bytes broker_name, broker_addr, cluster, ha_addr, zone;
     int64_t broker_id, heartbeat_timeout_ms;

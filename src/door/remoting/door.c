@@ -12,6 +12,7 @@ static void seat_close(struct seat *seat)
     desk_close(seat->replies);
     mark_desk_close(seat->marks);
     acks_close(seat->acks);
+    chaos_seat_close(seat);
     arena_clear(&seat->arena);
     free(seat);
 }
@@ -70,6 +71,8 @@ enum err door_open(const struct door_options *options, struct door **out)
         err = seat_open(door, options->loops[i], &door->seats[i]);
         door->n_seats += !err;
     }
+    if (!err && options->chaos && door->broker)
+        err = chaos_open(door, &door->chaos);
     if (err) {
         door_close(door);
         return err;
@@ -100,6 +103,7 @@ void door_close(struct door *door)
         return;
     for (size_t i = 0; i < door->n_seats; i++)
         seat_close(door->seats[i]);
+    chaos_close(door->chaos);
     free(door->seats);
     free(door);
 }

@@ -44,6 +44,7 @@ struct door_options {
     enum err (*queues_elsewhere)(void *user, struct bytes topic, struct arena *arena,
                                  struct assign_queue **queues, size_t *n);
     void *user;
+    bool chaos;       /* faults may be asked for: chaos_int.h */
     struct addr host; /* the broker's advertised address: part of message ids */
     const char *broker_name;
     bool own_address; /* routes to it have the address by which the client has reached us instead */

@@ -15,6 +15,7 @@
 #define BODY_MAX (FRAME_MAX - (1u << 20))
 
 struct seat;
+struct chaos;
 
 struct door_context {
     struct door *door;
@@ -26,6 +27,7 @@ struct door {
     struct names *names;
     struct broker *broker;
     struct log *log;
+    struct chaos *chaos; /* faults on purpose, chaos_int.h; NULL: none, and so it is but in tests */
     struct door_context contexts[DOOR_SIDES];
     struct seat **seats;
     size_t n_seats;
@@ -53,7 +55,21 @@ struct session {
     size_t n_asked;
     atomic_uint notices;           /* on the way to its loop; any thread */
     _Atomic uint64_t notice_group; /* hash of the group of the latest of them; 0: it has arrived */
+    /* Of a daemon for tests. */
+    uint64_t chaos_plan;    /* the latest plan that it has taken part in */
+    size_t chaos_at;        /* its place among those who do, from 1; room: chaos */
+    unsigned chaos_waiting; /* requests that were held up … */
+    uint64_t chaos_due_ns;  /* … the last of them until then */
 };
+
+/* One without a connection, for whoever is in the broker's tables and nowhere else; NULL: no
+ * memory.
+ */
+struct session *session_without(struct door *door, struct seat *seat);
+/* A whole frame that has come before is looked at now. Home loop, between two reads. */
+void session_again(struct session *session, struct bytes whole);
+/* Closes its connection. Any thread; `reason` is a literal. */
+void session_end(struct counted *session, const char *reason);
 
 /* One request, alive until its handler returns. */
 struct request {
@@ -122,6 +138,7 @@ static inline struct bytes keep_text(uint8_t **room, struct bytes text)
 struct ends;
 struct sends;
 struct acks;
+struct chaos_line;
 
 struct seat {
     struct loop *loop;
@@ -135,7 +152,8 @@ struct seat {
     struct acks *acks;       /* acknowledgements of this read, likewise */
     struct list asks;        /* questions to clients of this loop, oldest first */
     struct timer *ask_timer;
-    uint32_t ask_tick; /* seconds, while there are any */
+    struct chaos_line *chaos; /* what comes later; made when first needed */
+    uint32_t ask_tick;        /* seconds, while there are any */
 };
 
 /* Brings what was stored to the queues and to whoever waits for it: once for all reads of a turn,
@@ -143,6 +161,7 @@ struct seat {
 void seat_dispatch(struct seat *seat);
 
 /* send.c */
+void produce_fill(struct produce *p, const struct request *rq, const struct send_fields *f);
 struct desk *sends_desk(struct sends *sends); /* for others of this loop, between its flushes */
 bool store_keeps_up(struct door *door, const struct sends *sends, struct fault *why);
 must_check enum err sends_open(struct door *door, struct sends **out);
@@ -251,6 +270,19 @@ void pops_session_closed(struct session *session);
 void acks_flush(struct door *door, struct seat *seat); /* as sends_flush */
 void acks_close(struct acks *acks);
 
+/* chaos.c */
+must_check enum err chaos_open(struct door *door, struct chaos **out);
+void chaos_close(struct chaos *chaos);
+void chaos_seat_close(struct seat *seat); /* chaos_line.c */
+void chaos_session_closed(struct chaos *chaos, struct session *session);
+/* A request is about to be handled; what of its head is wrong afterwards is so on purpose. `frame`
+ * NULL: it was held up before. True: it is seen to, now or later. */
+bool chaos_meets(struct chaos *chaos, struct request *rq, struct head *head,
+                 const struct frame *frame);
+/* A pull is about to be answered with these. */
+void chaos_given(struct chaos *chaos, struct seat *seat, const struct pull *pull,
+                 const struct read_result *read);
+
 /* ---- handlers ---- */
 
 handler send_message, send_message_v2;
@@ -263,6 +295,7 @@ handler ack_message, batch_ack_message, change_invisible;
 handler assignment_query, mode_set, modes_all;
 handler query_by_key, query_by_id;
 handler clock_advance;
+handler chaos_request;
 handler lock_batch, unlock_batch;
 handler reply_send, reply_send_v2;
 handler admin_topic_set, admin_topic_delete, admin_topic_get, admin_topics, admin_topic_stats,

@@ -102,6 +102,8 @@ static void answer_pulled(const struct return_address *to, const struct pull *pu
     frame_put_int(&r.frame, BYTES("topicSysFlag"), got->topic_sys_flag);
     frame_put_int(&r.frame, BYTES("groupSysFlag"), got->group_sys_flag);
     reply_end(&r, n ? read->size : 0);
+    if (to->session->door->chaos && n > 0)
+        chaos_given(to->session->door->chaos, to->session->seat, pull, read);
     for (size_t i = 0; i < n; i++)
         conn_write_slice(r.conn, read->slices[i].bytes, read->slices[i].owner);
 }

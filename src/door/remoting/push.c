@@ -171,25 +171,33 @@ void door_offsets_reset(struct counted *counted, const struct offsets_reset *res
 struct farewell {
     struct post post;
     struct session *session;
+    const char *reason;
 };
 
 static void farewell_arrived(struct post *post)
 {
     struct farewell *f = list_entry(post, struct farewell, post);
     if (f->session->conn)
-        conn_close(f->session->conn, "its client was silent too long");
+        conn_close(f->session->conn, f->reason);
     counted_drop(&f->session->counted);
     free(f);
 }
 
-void door_session_expired(struct counted *counted)
+void session_end(struct counted *counted, const char *reason)
 {
     bool closing = atomic_load(&((struct session *)counted)->door->closing);
     struct farewell *f = closing ? NULL : malloc(sizeof *f);
     if (!f)
-        return; /* it is in no group any more, which is what matters */
+        return;
     f->post = (struct post){.run = farewell_arrived};
     f->session = (struct session *)counted;
+    f->reason = reason;
     counted_hold(counted);
     loop_post(f->session->home, &f->post);
+}
+
+/* Without memory it stays open: it is in no group any more, which is what matters. */
+void door_session_expired(struct counted *counted)
+{
+    session_end(counted, "its client was silent too long");
 }

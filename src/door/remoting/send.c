@@ -127,7 +127,11 @@ static void note(struct door *door, struct request *rq, const struct send_fields
         sends_flush(door, rq->session->seat);
     size_t i = sends->n++;
     sends->senders[i] = return_address_of(rq);
-    struct produce *p = &sends->requests[i];
+    produce_fill(&sends->requests[i], rq, f);
+}
+
+void produce_fill(struct produce *p, const struct request *rq, const struct send_fields *f)
+{
     p->group = f->producer_group;
     p->topic = f->topic;
     p->default_topic = f->default_topic;

@@ -9,6 +9,26 @@ static void session_release(struct counted *counted)
     free((struct session *)counted);
 }
 
+static void session_init(struct session *session, struct door *door, struct seat *seat)
+{
+    counted_init(&session->counted, session_release);
+    session->door = door;
+    session->side = SIDE_BROKER;
+    session->seat = seat;
+    session->home = seat->loop;
+    list_init(&session->parked);
+    list_init(&session->pops);
+    list_init(&session->asked);
+}
+
+struct session *session_without(struct door *door, struct seat *seat)
+{
+    struct session *session = calloc(1, sizeof *session);
+    if (session)
+        session_init(session, door, seat);
+    return session;
+}
+
 static struct seat *seat_of(struct door *door, const struct loop *loop)
 {
     for (size_t i = 0; i < door->n_seats; i++) {
@@ -25,15 +45,9 @@ static void *session_opened(void *context, struct conn *conn)
     struct session *session = calloc(1, sizeof *session);
     if (!session)
         return NULL;
-    counted_init(&session->counted, session_release);
-    session->door = c->door;
+    session_init(session, c->door, seat_of(c->door, conn_loop(conn)));
     session->side = c->side;
-    session->home = conn_loop(conn);
-    session->seat = seat_of(c->door, session->home);
     session->conn = conn;
-    list_init(&session->parked);
-    list_init(&session->pops);
-    list_init(&session->asked);
     return session;
 }
 
@@ -52,6 +66,8 @@ static void session_closed(void *user, struct conn *conn, const char *reason)
         pops_session_closed(session);
         asks_session_closed(session);
         broker_session_gone(door->broker, &session->counted);
+        if (door->chaos)
+            chaos_session_closed(door->chaos, session);
     } else {
         size_t gone = names_gone(door->names, conn_id(conn));
         if (gone)
@@ -106,8 +122,9 @@ static void flush_noted(struct session *session)
     ends_flush(session->door, session->seat);
 }
 
-/* Handles one whole frame. False: the connection is done with. */
-static bool session_frame(struct session *session, const struct frame *frame)
+/* Handles one whole frame; `again`: it was held up on purpose. False: the connection is done with.
+ */
+static bool session_frame(struct session *session, const struct frame *frame, bool again)
 {
     struct seat *seat = session->seat;
     uint8_t *room = arena_alloc(&seat->arena, frame->head.len);
@@ -138,6 +155,9 @@ static bool session_frame(struct session *session, const struct frame *frame)
 
     struct request rq = {
         .session = session, .head = &head, .body = frame->body, .arena = &seat->arena};
+    if (session->door->chaos && session->side == SIDE_BROKER &&
+        chaos_meets(session->door->chaos, &rq, &head, again ? NULL : frame))
+        return conn_is_open(session->conn);
     handler *fn = table_find(session->side, head.code);
     if (fn != ack_message)
         acks_flush(session->door, seat);
@@ -150,6 +170,24 @@ static bool session_frame(struct session *session, const struct frame *frame)
     else
         answer_unsupported(&rq);
     return conn_is_open(session->conn);
+}
+
+/* Everything that was decoded points into what was read and the arena; both end here. */
+static void read_over(struct session *session)
+{
+    flush_noted(session);
+    acks_flush(session->door, session->seat);
+    arena_reset(&session->seat->arena);
+}
+
+void session_again(struct session *session, struct bytes whole)
+{
+    struct frame frame;
+    size_t need;
+    enum err err = frame_split(whole, &frame, &need);
+    invariant(!err); /* it was cut before */
+    (void)session_frame(session, &frame, true);
+    read_over(session);
 }
 
 static size_t session_input(void *user, struct conn *conn, struct bytes in)
@@ -169,13 +207,10 @@ static size_t session_input(void *user, struct conn *conn, struct bytes in)
             refuse_frame(session, err, bytes_from(in, used));
             break;
         }
-        go_on = session_frame(session, &frame);
+        go_on = session_frame(session, &frame, false);
         used += frame.size;
     }
-    /* Everything above points into `in` and the arena; both end here. */
-    flush_noted(session);
-    acks_flush(session->door, session->seat);
-    arena_reset(&session->seat->arena);
+    read_over(session);
     return used;
 }
 

@@ -93,6 +93,7 @@ static const struct row rows[] = {
     {REQ_GET_BROKER_MEMBER_GROUP, SIDE_NAMES, route_members},
     {REQ_BROKER_HEARTBEAT, SIDE_NAMES, route_heartbeat},
     {REQ_ONCE_ADVANCE_CLOCK, SIDE_BROKER, clock_advance},
+    {REQ_ONCE_CHAOS, SIDE_BROKER, chaos_request},
     {REQ_POP_MESSAGE, SIDE_BROKER, pop_message},
     {REQ_ACK_MESSAGE, SIDE_BROKER, ack_message},
     {REQ_PEEK_MESSAGE, SIDE_BROKER, peek_message},
