@@ -361,6 +361,16 @@ struct once_value {
 ONCE_API int once_execute(struct once_run *run, const char *sql, const struct once_value *values,
                           size_t n, uint64_t *changed, struct once_error *why);
 
+/* Asks the database behind a store's URL (sqlite:, postgresql:// or mysql://) a question, beside
+ * all runs and over a connection of its own: for tests that compare what has happened with what
+ * should have. No tables of the module are needed there, and an SQLite file is only read. `row` is
+ * called for each row, ten columns at most, whose values last as long as the call; other than 0
+ * ends it.
+ */
+typedef int once_row(void *user, const struct once_value *columns, size_t n);
+ONCE_API int once_select(const char *store, const char *sql, once_row *row, void *user,
+                         struct once_error *why);
+
 /* ---- the outbox: what is to be sent once the transaction has happened ---- */
 
 /* Writes a message into the outbox in the run's transaction: it exists if and only if the effect

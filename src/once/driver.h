@@ -97,6 +97,7 @@ struct store_settings {
     const char *url;   /* whole, as given: checked for its scheme only */
     const char *table; /* checked: 1 to 48 of A-Z a-z 0-9 _ */
     bool create, plain, takeover;
+    bool looks;  /* to be read only, and without tables of ours: once_select */
     int wait_ms; /* for a locked row; also the time-out of a connect */
     int redis_replicas;
     bool transactions;   /* will be used for ONCE_TRANSACTION or ONCE_OFFSET */
@@ -176,6 +177,9 @@ struct once_driver {
     /* `name` as an identifier of this dialect; ERR_INVALID: empty, too long or with a NUL. A dot
      * separates schema and table. */
     enum err (*quote)(const char *name, char *out, size_t size);
+    /* One statement over a connection of its own, which no store is needed for. */
+    enum err (*ask)(const struct store_settings *settings, struct sql_call *call,
+                    struct fault *why);
     const char *for_update; /* " FOR UPDATE", or "" where a transaction locks everything anyway */
 };
 

@@ -403,6 +403,11 @@ static enum err open_store(const struct store_settings *settings, struct store *
     return sql_open(&sql_engine_mariadb, settings, out, why);
 }
 
+static enum err ask(const struct store_settings *settings, struct sql_call *call, struct fault *why)
+{
+    return sql_ask(&sql_engine_mariadb, settings, call, why);
+}
+
 static enum err quote(const char *name, char *out, size_t size)
 {
     return sql_quote('`', name, out, size);
@@ -410,4 +415,4 @@ static enum err quote(const char *name, char *out, size_t size)
 
 ONCE_DRIVER_EXPORT(mariadb);
 const struct once_driver once_driver_mariadb = {
-    SQL_DRIVER("mariadb", open_store, quote, " FOR UPDATE")};
+    SQL_DRIVER("mariadb", open_store, quote, " FOR UPDATE"), .ask = ask};

@@ -390,6 +390,11 @@ static enum err open_store(const struct store_settings *settings, struct store *
     return sql_open(&sql_engine_pg, settings, out, why);
 }
 
+static enum err ask(const struct store_settings *settings, struct sql_call *call, struct fault *why)
+{
+    return sql_ask(&sql_engine_pg, settings, call, why);
+}
+
 static enum err quote(const char *name, char *out, size_t size)
 {
     return sql_quote('"', name, out, size);
@@ -397,4 +402,4 @@ static enum err quote(const char *name, char *out, size_t size)
 
 ONCE_DRIVER_EXPORT(postgresql);
 const struct once_driver once_driver_postgresql = {
-    SQL_DRIVER("postgresql", open_store, quote, " FOR UPDATE")};
+    SQL_DRIVER("postgresql", open_store, quote, " FOR UPDATE"), .ask = ask};

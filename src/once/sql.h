@@ -157,7 +157,7 @@ struct sql_engine {
  *         return sql_quote('"', name, out, size);
  *     }
  *     const struct once_driver once_driver_postgresql = {
- *         SQL_DRIVER("postgresql", open, quote, " FOR UPDATE")};
+ *         SQL_DRIVER("postgresql", open, quote, " FOR UPDATE"), .ask = ask};
  */
 #define SQL_DRIVER(name_, open_, quote_, for_update_)                                              \
     .name = (name_), .sql = true, .open = (open_), .close = sql_close, .connect = sql_connect,     \
@@ -186,6 +186,8 @@ enum err sql_place_look(struct conn *conn, const struct place *place, enum op_ou
                         struct fault *why);
 enum err sql_place_take(struct conn *conn, struct place *place, struct fault *why);
 enum err sql_call(struct conn *conn, struct sql_call *call, struct fault *why);
+enum err sql_ask(const struct sql_engine *engine, const struct store_settings *settings,
+                 struct sql_call *call, struct fault *why);
 /* `name` between quotes, with quotes in it doubled; a dot separates schema and table. */
 enum err sql_quote(char quote, const char *name, char *out, size_t size);
 /* `text` with the names of `table` in place of {claims} and the rest: malloc'ed, or NULL. */

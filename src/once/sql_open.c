@@ -368,6 +368,19 @@ enum err sql_accept(struct store *store, struct conn *conn, struct fault *why)
     return OK;
 }
 
+enum err sql_ask(const struct sql_engine *engine, const struct store_settings *settings,
+                 struct sql_call *call, struct fault *why)
+{
+    struct sql_conn *conn;
+    size_t failed;
+    enum err err = engine->connect(settings, &conn, why);
+    if (err)
+        return err;
+    err = engine->run(conn, call, 1, &failed, why);
+    engine->disconnect(conn);
+    return err;
+}
+
 /* ---- takeover ---- */
 
 static enum err keeper_make(struct store *store, uint32_t instance, struct fault *why)

@@ -444,11 +444,16 @@ static enum err connect(const struct store_settings *settings, struct sql_conn *
     c->wait_ms = settings->wait_ms;
     enum err err = path_of(settings->url, &c->path, why);
     if (!err) {
-        bool is_new = access(c->path, F_OK) != 0;
-        int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-                    SQLITE_OPEN_EXRESCODE;
+        bool looks = settings->looks, is_new = !looks && access(c->path, F_OK) != 0;
+        int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+        flags |= looks ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
         int rc = sqlite3_open_v2(c->path, &c->db, flags, NULL);
-        err = rc == SQLITE_OK ? set_up(c, why) : c->db ? fail(c, rc, why) : ERR_NO_MEMORY;
+        if (rc != SQLITE_OK)
+            err = c->db ? fail(c, rc, why) : ERR_NO_MEMORY;
+        else if (looks)
+            (void)sqlite3_busy_handler(c->db, wait_busy, c);
+        else
+            err = set_up(c, why);
         if (!err && is_new)
             sync_folder(c->path);
     }
@@ -562,10 +567,16 @@ static enum err open_store(const struct store_settings *settings, struct store *
     return sql_open(&sql_engine_sqlite, &with, out, why);
 }
 
+static enum err ask(const struct store_settings *settings, struct sql_call *call, struct fault *why)
+{
+    return sql_ask(&sql_engine_sqlite, settings, call, why);
+}
+
 static enum err quote(const char *name, char *out, size_t size)
 {
     return sql_quote('"', name, out, size);
 }
 
 ONCE_DRIVER_EXPORT(sqlite);
-const struct once_driver once_driver_sqlite = {SQL_DRIVER("sqlite", open_store, quote, "")};
+const struct once_driver once_driver_sqlite = {SQL_DRIVER("sqlite", open_store, quote, ""),
+                                               .ask = ask};

@@ -432,6 +432,63 @@ static void a_statement_that_cannot_be_is_refused(void **state)
     once_close(once);
 }
 
+/* ---- looking from outside ---- */
+
+struct looked {
+    size_t n, most;
+    char texts[4][64];
+    int64_t numbers[4];
+};
+
+static int look_row(void *user, const struct once_value *columns, size_t n)
+{
+    struct looked *l = user;
+    assert_int_equal(n, 2);
+    assert_in_range(l->n, 0, 3);
+    assert_int_equal(columns[0].type, ONCE_TEXT);
+    assert_int_equal(columns[1].type, ONCE_INT);
+    (void)snprintf(l->texts[l->n], sizeof l->texts[0], "%.*s", (int)columns[0].size,
+                   (const char *)columns[0].bytes);
+    l->numbers[l->n++] = columns[1].number;
+    return l->n == l->most;
+}
+
+/* Two orders of this test's own, and what three questions say of them. */
+static void a_look_from_outside_sees_what_was_committed(void **state)
+{
+    const struct rig *rig = *state;
+    struct once *once = rig_open(rig, (struct once_options){0});
+    char id[100], sql[300];
+    (void)snprintf(id, sizeof id, "%s", scope_new(rig));
+    struct work work = {.rig = rig, .key = id};
+    struct statement s = {.work = &work,
+                          .sql = "INSERT INTO orders (id, status, version) VALUES (?, 'new', 3)",
+                          .values = {text_value(id)},
+                          .n = 1};
+    assert_int_equal(execute(once, "look", &s), ONCE_ACK);
+    struct once_error why;
+    struct looked l = {.most = 9};
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT status, SUM(version) FROM orders WHERE id = '%s' GROUP BY status "
+                   "UNION ALL SELECT 'more', 4 ORDER BY 2",
+                   id);
+    if (once_select(rig->url, sql, look_row, &l, &why))
+        fail_msg("%s", why.text);
+    assert_int_equal(l.n, 2);
+    assert_string_equal(l.texts[0], "new");
+    assert_int_equal(l.numbers[0], 3);
+    assert_int_equal(l.numbers[1], 4);
+    l = (struct looked){.most = 1};
+    assert_int_equal(once_select(rig->url, sql, look_row, &l, &why), ONCE_OK);
+    assert_int_equal(l.n, 1);
+    assert_true(once_select(rig->url, "SELECT k FROM no_such_table", look_row, &l, &why) !=
+                ONCE_OK);
+    assert_true(strlen(why.text) > 5);
+    assert_int_equal(once_select("memory:", "SELECT 1", look_row, &l, &why), ONCE_UNSUPPORTED);
+    assert_int_equal(once_select(rig->url, NULL, look_row, &l, NULL), ONCE_INVALID);
+    once_close(once);
+}
+
 const struct suite_case transaction_cases[] = {
     {"ID-8 ID-27 a failure leaves neither mark nor effect",
      a_failure_leaves_neither_mark_nor_effect, TRANSACTION},
@@ -453,5 +510,7 @@ const struct suite_case transaction_cases[] = {
      a_statement_is_part_of_the_transaction, TRANSACTION},
     {"values fit their columns", values_fit_their_columns, TRANSACTION},
     {"a statement that cannot be is refused", a_statement_that_cannot_be_is_refused, TRANSACTION},
+    {"a look from outside sees what was committed", a_look_from_outside_sees_what_was_committed,
+     TRANSACTION},
     {0},
 };
