@@ -59,7 +59,9 @@ void entries_end(struct wr *w, size_t n)
 
 static void entry_read(struct rd *r, struct ledger_entry *e)
 {
-    *e = (struct ledger_entry){.event = rd_u8(r), .state = rd_u8(r), .flags = rd_u16(r)};
+    *e = (struct ledger_entry){.event = rd_u8(r)};
+    e->state = rd_u8(r);
+    e->flags = rd_u16(r);
     struct bytes id = rd_take(r, sizeof e->id);
     if (id.at)
         memcpy(e->id, id.at, sizeof e->id);
