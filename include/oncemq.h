@@ -614,6 +614,11 @@ struct omq_question {
 };
 OMQ_API int omq_call_all(struct omq_client *client, struct omq_question *questions, size_t n,
                          int timeout_ms, struct omq_error *why);
+/* One, without waiting: `done` is called exactly once, unless this returns an error. `answer` is
+ * NULL when `why` is not. Both last as long as the call. */
+typedef void omq_called(void *user, const struct omq_answer *answer, const struct omq_error *why);
+OMQ_API int omq_call_async(struct omq_client *client, const struct omq_question *question,
+                           int timeout_ms, omq_called *done, void *user, struct omq_error *why);
 OMQ_API void omq_answer_free(struct omq_answer *answer);
 
 /* Since the client was opened, but for `connections`, `waiting` and `kept`, which are as of now. */

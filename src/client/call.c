@@ -26,7 +26,19 @@ struct batch {
     uint64_t timeout_ms;
     struct slot *slots;
     struct post post;
+    void (*over)(struct batch *batch); /* loop: all have ended; it may be gone afterwards */
     struct waiter waiter;
+};
+
+/* A question that nobody waits for, with copies of all that it needs behind it. */
+struct lone {
+    struct batch batch;
+    struct slot slot;
+    struct omq_question question;
+    struct task task;
+    omq_called *done;
+    void *user;
+    struct omq_property fields[];
 };
 
 static char *text_into(char **at, struct bytes text)
@@ -96,7 +108,7 @@ static void slot_answered(struct slot *slot, const struct answer *answer)
     if (batch->begun < batch->n)
         slot_begin(slot);
     else if (batch->ended == batch->n)
-        waiter_tell(&batch->waiter);
+        batch->over(batch);
 }
 
 static void server_answered(struct call *call, const struct answer *answer)
@@ -153,6 +165,11 @@ static void batch_begin(struct post *post)
         slot_begin(&batch->slots[i]);
 }
 
+static void batch_tell(struct batch *batch)
+{
+    waiter_tell(&batch->waiter);
+}
+
 static int question_check(const struct omq_question *q, struct omq_error *why)
 {
     if (!q->fields && q->n_fields > 0)
@@ -187,6 +204,7 @@ int omq_call_all(struct omq_client *client, struct omq_question *questions, size
                           .timeout_ms =
                               (uint64_t)(timeout_ms > 0 ? timeout_ms : client->options.timeout_ms),
                           .slots = calloc(n < WINDOW ? n : WINDOW, sizeof *batch.slots),
+                          .over = batch_tell,
                           .post.run = batch_begin};
     if (!batch.slots)
         return omq_fail(why, OMQ_NO_MEMORY, "no memory for %zu questions", n);
@@ -219,6 +237,73 @@ int omq_call(struct omq_client *client, const char *server, int request,
     if (!q.code)
         *out = q.answer;
     return q.code;
+}
+
+/* ---- without waiting ---- */
+
+static void lone_done(struct task *task)
+{
+    struct lone *lone = list_entry(task, struct lone, task);
+    const struct omq_question *q = &lone->question;
+    lone->done(lone->user, q->answer, q->code ? &q->why : NULL);
+    omq_answer_free(q->answer);
+    free(lone);
+}
+
+static void lone_over(struct batch *batch)
+{
+    struct lone *lone = list_entry(batch, struct lone, batch);
+    client_call_back(batch->client, &lone->task);
+}
+
+static struct lone *lone_make(const struct omq_question *q)
+{
+    size_t server = q->server ? strlen(q->server) + 1 : 0, texts = server + q->body_size;
+    for (size_t i = 0; i < q->n_fields; i++)
+        texts += strlen(q->fields[i].name) + strlen(q->fields[i].value) + 2;
+    struct lone *lone = calloc(1, sizeof *lone + q->n_fields * sizeof lone->fields[0] + texts + 1);
+    if (!lone)
+        return NULL;
+    char *at = (char *)(lone->fields + q->n_fields);
+    for (size_t i = 0; i < q->n_fields; i++) {
+        lone->fields[i].name = text_into(&at, bytes_str(q->fields[i].name));
+        lone->fields[i].value = text_into(&at, bytes_str(q->fields[i].value));
+    }
+    lone->question = *q;
+    lone->question.fields = lone->fields;
+    lone->question.server = q->server ? text_into(&at, bytes_str(q->server)) : NULL;
+    lone->question.body = text_into(&at, bytes_of(q->body, q->body_size));
+    return lone;
+}
+
+int omq_call_async(struct omq_client *client, const struct omq_question *question, int timeout_ms,
+                   omq_called *done, void *user, struct omq_error *why)
+{
+    if (!client || !question || !done)
+        return omq_fail(why, OMQ_INVALID, "a call needs a client, a question and `done`");
+    int code = question_check(question, why);
+    if (code)
+        return code;
+    struct hands *hands;
+    struct lone *lone = client_callbacks(client, &hands) ? NULL : lone_make(question);
+    if (!lone)
+        return omq_fail(why, OMQ_NO_MEMORY, "no memory for a question");
+    lone->done = done;
+    lone->user = user;
+    lone->task.run = lone_done;
+    lone->slot.batch = &lone->batch;
+    lone->batch = (struct batch){
+        .client = client,
+        .questions = &lone->question,
+        .n = 1,
+        .timeout_ms = (uint64_t)(timeout_ms > 0 ? timeout_ms : client->options.timeout_ms),
+        .slots = &lone->slot,
+        .over = lone_over,
+        .post.run = batch_begin};
+    if (client_post(client, &lone->batch.post))
+        return OMQ_OK;
+    free(lone);
+    return omq_fail(why, OMQ_CLOSED, "the client is being closed");
 }
 
 void omq_answer_free(struct omq_answer *answer)

@@ -98,6 +98,16 @@ void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *use
     waiter_wait(&visit.waiter);
 }
 
+bool client_post(struct omq_client *client, struct post *post)
+{
+    room_enter(&client->room);
+    bool taken = !client->shut;
+    if (taken)
+        loop_post(client->loop, post);
+    room_leave(&client->room);
+    return taken;
+}
+
 bool client_on_own_thread(const struct omq_client *client)
 {
     return pthread_equal(pthread_self(), client->thread) || hands_of(client);
@@ -241,7 +251,7 @@ static void wanted_look(void *user, struct bytes address, bool master)
     wanted->found = wanted->found || bytes_equal(address, wanted->address);
 }
 
-static bool is_wanted(struct omq_client *client, struct bytes address)
+bool address_is_wanted(struct omq_client *client, struct bytes address)
 {
     struct wanted wanted = {.address = address};
     for (size_t i = 0; i < client->names.n; i++)
@@ -254,7 +264,7 @@ static void route_turn(void *user)
 {
     struct omq_client *client = user;
     routes_refresh(client);
-    peers_keep(client, is_wanted);
+    peers_keep(client);
 }
 
 static void heart_turn(void *user)
@@ -417,6 +427,9 @@ void omq_client_close(struct omq_client *client)
         omq_consumer_close(first.consumer);
         omq_producer_close(first.producer);
     }
+    room_enter(&client->room);
+    client->shut = true;
+    room_leave(&client->room);
     client_on_loop(client, leave, client);
     (void)pthread_join(client->thread, NULL);
     peers_close(client);

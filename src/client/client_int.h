@@ -111,9 +111,9 @@ void call_cancel(struct omq_client *client, struct call *call);
 bool say(struct omq_client *client, struct bytes address, struct call *call);
 /* Loop. Whether a connection to the address stands. */
 bool peer_connected(struct omq_client *client, struct bytes address);
-/* Loop. Hangs up on those that `wanted` does not name. */
-void peers_keep(struct omq_client *client,
-                bool (*wanted)(struct omq_client *client, struct bytes address));
+/* Loop. Hangs up on those that no route names and of whom nobody waits for an answer. */
+void peers_keep(struct omq_client *client);
+bool address_is_wanted(struct omq_client *client, struct bytes address); /* client.c */
 void peers_close(struct omq_client *client);
 /* Loop. True the first time on each connection after we have changed: somebody has to say there who
  * we are. */
@@ -284,6 +284,7 @@ struct omq_client {
     struct tls *tls; /* NULL: plain */
     struct timer *route_timer, *heart_timer;
     struct hands *callbacks; /* one thread, made when first needed; guarded by `room` */
+    bool shut;               /* the loop takes no further posts; guarded by `room` */
     struct id_maker ids;     /* guarded by `room` */
     struct room room;        /* ranked below leaf: hands are opened inside */
 
@@ -310,6 +311,8 @@ struct omq_client {
 
 /* Runs `fn` on the loop and waits for it. */
 void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *user);
+/* For the loop. Any thread, also a callback's while the client closes: false: it is too late. */
+must_check bool client_post(struct omq_client *client, struct post *post);
 bool client_on_own_thread(const struct omq_client *client);
 must_check enum err client_callbacks(struct omq_client *client, struct hands **out);
 /* Loop. For a callback; all of one turn wake the hand once. */

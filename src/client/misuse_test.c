@@ -4,8 +4,12 @@
 
 #include "base/test.h"
 
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* Nobody listens on port 1. */
@@ -173,6 +177,63 @@ static void requests_without_sense_are_refused(void **state)
         assert_non_null(strstr(all[i].why.text, i % 2 ? "127.0.0.1:1" : "name server"));
     }
     omq_client_close(client);
+}
+
+struct heard {
+    struct omq_client *client;
+    _Atomic int times;
+    int code, again; /* of a call that is made from inside `done` */
+};
+
+static void hear(void *user, const struct omq_answer *answer, const struct omq_error *why)
+{
+    struct heard *heard = user;
+    assert_null(answer);
+    heard->code = why->code;
+    heard->again =
+        omq_call_async(heard->client, &(struct omq_question){.request = 28}, 100, hear, user, NULL);
+    heard->times++;
+}
+
+static int listen_silently(char *address, size_t size)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    (void)snprintf(address, size, "127.0.0.1:%u", ntohs(at.sin_port));
+    return fd;
+}
+
+/* No route names the server, and it says nothing: the connection is kept as long as somebody waits,
+ * and the close ends the call. Its `done` hears that no other can be begun. */
+static void a_call_that_nobody_waits_for_ends_with_its_client(void **state)
+{
+    (void)state;
+    char address[32], text[4096];
+    int server = listen_silently(address, sizeof address);
+    const struct omq_client_options o = {.names = "127.0.0.1:1", .route_every_ms = 20};
+    struct heard heard = {0};
+    assert_int_equal(omq_client_open(&o, &heard.client, NULL), OMQ_OK);
+    const struct omq_question q = {.server = address, .request = 28};
+    struct omq_error why;
+    assert_int_equal(omq_call_async(NULL, &q, 0, hear, &heard, &why), OMQ_INVALID);
+    assert_int_equal(omq_call_async(heard.client, NULL, 0, hear, &heard, &why), OMQ_INVALID);
+    assert_int_equal(omq_call_async(heard.client, &q, 0, NULL, &heard, &why), OMQ_INVALID);
+    assert_int_equal(omq_call_async(heard.client, &q, 60000, hear, &heard, &why), OMQ_OK);
+    int peer = accept(server, NULL, NULL);
+    struct pollfd news = {.fd = peer, .events = POLLIN};
+    assert_true(poll(&news, 1, 10000) == 1 && read(peer, text, sizeof text) > 0);
+    assert_int_equal(poll(&news, 1, 200),
+                     0); /* ten looks at the routes: neither bytes nor an end */
+    omq_client_close(heard.client);
+    assert_int_equal(heard.times, 1);
+    assert_int_equal(heard.code, OMQ_CLOSED);
+    assert_int_equal(heard.again, OMQ_CLOSED);
+    (void)close(peer);
+    (void)close(server);
 }
 
 static void options_without_sense_are_refused(void **state)
@@ -470,6 +531,7 @@ int main(void)
         cmocka_unit_test(null_is_an_argument_like_any_other),
         cmocka_unit_test(questions_without_sense_are_refused),
         cmocka_unit_test(requests_without_sense_are_refused),
+        cmocka_unit_test(a_call_that_nobody_waits_for_ends_with_its_client),
         cmocka_unit_test(options_without_sense_are_refused),
         cmocka_unit_test(a_closed_producer_says_so),
         cmocka_unit_test(a_closed_consumer_says_so),

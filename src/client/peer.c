@@ -613,26 +613,39 @@ static void peer_hang_up(struct omq_client *client, struct peer *peer, const cha
         peer_free(peer);
 }
 
-void peers_keep(struct omq_client *client,
-                bool (*wanted)(struct omq_client *client, struct bytes address))
+typedef bool peer_wanted(struct omq_client *client, const struct peer *peer);
+
+static void peers_hang_up(struct omq_client *client, peer_wanted *wanted)
 {
-    loop_here(client->loop);
     const struct peer *each;
     struct peer *unwanted;
     do { /* each hanging up changes the map */
         unwanted = NULL;
         for (size_t i = 0; !unwanted && (each = map_next(&client->peers, &i));)
-            if (!wanted(client, bytes_of(each->address, each->address_len)))
+            if (!wanted(client, each))
                 unwanted = map_get(&client->peers, bytes_of(each->address, each->address_len));
         if (unwanted)
             peer_hang_up(client, unwanted, "nobody needs it any more");
     } while (unwanted);
 }
 
-static bool none_wanted(struct omq_client *client, struct bytes address)
+/* Somebody waits for its answer, or a route names it. */
+static bool is_needed(struct omq_client *client, const struct peer *peer)
+{
+    return !list_empty(&peer->waiting) || !list_empty(&peer->sent) ||
+           address_is_wanted(client, bytes_of(peer->address, peer->address_len));
+}
+
+void peers_keep(struct omq_client *client)
+{
+    loop_here(client->loop);
+    peers_hang_up(client, is_needed);
+}
+
+static bool none_needed(struct omq_client *client, const struct peer *peer)
 {
     (void)client;
-    (void)address;
+    (void)peer;
     return false;
 }
 
@@ -641,7 +654,7 @@ void peers_close(struct omq_client *client)
     struct link *k;
     while ((k = list_pop(&client->leaving)))
         peer_hang_up(client, list_entry(k, struct peer, leaving), "the client is closing");
-    peers_keep(client, none_wanted);
+    peers_hang_up(client, none_needed);
 }
 
 void calls_close(struct omq_client *client)
