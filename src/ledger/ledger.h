@@ -34,7 +34,7 @@
  * which by default is as long as a mark lives; a mark that lives longer has no result then.
  *
  * Files: ledger.c  the table, presence, numbers: pure, no log      wire.c   ops and answers
- *        rows.c    rows by id, never moving                        entry.c  what stands in the log
+ *        once/rows.h  rows by id, never moving                     entry.c  what stands in the log
  *        In the broker: broker/ledger*.c, the room, the log, the snapshot, the turn.
  */
 #ifndef LEDGER_LEDGER_H

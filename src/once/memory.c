@@ -1,16 +1,7 @@
 /* memory.c - the store that is this process: for tests, and for programs of one process.
  *
- * 64 shards with a lock each; the first byte of an id chooses. A shard is an index of rows:
- *
- *     slot[tag …] ── number ──► row     a slot has 32 bits of the id, so that nearly always it
- *     slot[tag …]                       tells by itself that a key is new: of many rows, one that
- *     free                              is looked at is one that is not in the processor's cache.
- *                                       Rows stand in pages of 256 and never move
- *
- * A tag says where its slot would like to stand; what finds that taken stands behind it (linear
- * probing, at most three quarters full), and moves up when a place before it becomes free. Growing
- * goes by the tags alone. A row is 56 bytes, of the id 16 (ids are SHA-256; half of one is as good
- * here). Steps are few and big: they are kept aside, by id.
+ * 64 shards with a lock each; the first byte of an id chooses. A shard is a table of rows (rows.h).
+ * Steps are few and big: they are kept aside, by id.
  *
  * What has expired goes in two ways: each new row looks at two others, so that the table cannot
  * grow faster than it is swept; and OP_SWEEP looks at all.
@@ -20,33 +11,11 @@
  */
 #include "once/decide.h"
 #include "once/once_int.h"
+#include "once/rows.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
-#define SHARDS    64
-#define ID_KEPT   16
-#define PAGE_ROWS 256
-#define NONE      UINT32_MAX
-#define SLOTS_FEW 16
-#define LOOK_AT   2 /* rows, for each that is added */
-
-struct slot {
-    uint32_t tag;
-    uint32_t number; /* of the row; NONE: the slot is free */
-};
-
-struct row {
-    uint8_t id[ID_KEPT];
-    uint64_t token;
-    int64_t fence;
-    int64_t until_ms;
-    uint64_t fingerprint;
-    uint32_t next; /* among the free ones */
-    uint8_t state; /* ONCE_ABSENT: free */
-    bool stepped;  /* has steps */
-};
-static_assert(sizeof(struct row) == 56, "a million rows and their slots stay below 100 MB");
+#define LOOK_AT 2 /* rows, for each that is added */
 
 struct step {
     struct step *next;
@@ -55,25 +24,19 @@ struct step {
 };
 
 struct steps { /* of one id */
-    uint8_t id[ID_KEPT];
+    uint8_t id[ROWS_ID_SIZE];
     struct step *first;
 };
 
 struct shard {
     _Alignas(64) pthread_mutex_t key;
-    struct slot *slot;
-    uint32_t n_slots; /* 0, or a power of two */
-    uint32_t n;       /* rows in use */
-    uint32_t top;     /* rows that were ever in use */
-    uint32_t free;    /* first of the free ones below top */
-    uint32_t look;    /* the next one to be looked at */
-    uint32_t n_pages;
-    struct row **page;
+    struct rows rows;
+    uint32_t look; /* the next one to be looked at */
     struct map steps;
 };
 
 struct store {
-    struct shard shard[SHARDS];
+    struct shard shard[ROWS_SHARDS];
     struct clock *clock;
     int64_t ahead_ms;        /* of wall over monotonic time, when it was opened */
     _Atomic int64_t keep_ms; /* how long a claim may outlive its expiry */
@@ -96,111 +59,12 @@ static int64_t now_ms(const struct store *store)
 
 /* ---- rows ---- */
 
-static struct row *row_at(const struct shard *shard, uint32_t number)
-{
-    return &shard->page[number / PAGE_ROWS][number % PAGE_ROWS];
-}
-
-static uint32_t tag_of(const uint8_t *id)
-{
-    return load_u32(id + 4);
-}
-
-/* The slot of this id, or the free one where the search for it ends: some always are. */
-static struct slot *slot_find(const struct shard *shard, const uint8_t *id)
-{
-    uint32_t mask = shard->n_slots - 1, tag = tag_of(id), i = tag & mask;
-    for (; shard->slot[i].number != NONE; i = (i + 1) & mask) {
-        if (shard->slot[i].tag == tag &&
-            memcmp(row_at(shard, shard->slot[i].number)->id, id, ID_KEPT) == 0)
-            break;
-    }
-    return &shard->slot[i];
-}
-
-static struct row *row_find(const struct shard *shard, const uint8_t *id)
-{
-    if (shard->n_slots == 0)
-        return NULL;
-    const struct slot *slot = slot_find(shard, id);
-    return slot->number == NONE ? NULL : row_at(shard, slot->number);
-}
-
-static enum err slots_grow(struct shard *shard)
-{
-    uint32_t n = shard->n_slots ? shard->n_slots * 2 : SLOTS_FEW, mask = n - 1;
-    struct slot *grown = malloc((size_t)n * sizeof *grown);
-    if (!grown) /* one more will do, as long as one stays free */
-        return shard->n + 1 < shard->n_slots ? OK : ERR_NO_MEMORY;
-    memset(grown, 0xff, (size_t)n * sizeof *grown); /* NONE */
-    for (uint32_t old = 0; old < shard->n_slots; old++) {
-        if (shard->slot[old].number == NONE)
-            continue;
-        uint32_t i = shard->slot[old].tag & mask;
-        while (grown[i].number != NONE)
-            i = (i + 1) & mask;
-        grown[i] = shard->slot[old];
-    }
-    free(shard->slot);
-    shard->slot = grown;
-    shard->n_slots = n;
-    return OK;
-}
-
-/* What stands behind it and would rather stand here, or before, moves up. */
-static void slot_free(struct shard *shard, struct slot *slot)
-{
-    uint32_t mask = shard->n_slots - 1, hole = (uint32_t)(slot - shard->slot);
-    for (uint32_t i = (hole + 1) & mask; shard->slot[i].number != NONE; i = (i + 1) & mask) {
-        uint32_t way = (i - shard->slot[i].tag) & mask; /* from where it would like to stand */
-        if (way < ((i - hole) & mask))
-            continue;
-        shard->slot[hole] = shard->slot[i];
-        hole = i;
-    }
-    shard->slot[hole].number = NONE;
-}
-
-static enum err page_add(struct shard *shard)
-{
-    struct row **page = realloc(shard->page, (shard->n_pages + 1) * sizeof(struct row *));
-    if (!page)
-        return ERR_NO_MEMORY;
-    shard->page = page;
-    page[shard->n_pages] = malloc(PAGE_ROWS * sizeof(struct row));
-    if (!page[shard->n_pages])
-        return ERR_NO_MEMORY;
-    shard->n_pages++;
-    return OK;
-}
-
-/* A row for this id, which has none. NULL: out of memory. */
-static struct row *row_add(struct shard *shard, const uint8_t *id)
-{
-    if (shard->n >= shard->n_slots / 4 * 3 && slots_grow(shard) != OK)
-        return NULL;
-    uint32_t number = shard->free;
-    if (number != NONE)
-        shard->free = row_at(shard, number)->next;
-    else if (shard->top == shard->n_pages * PAGE_ROWS && page_add(shard) != OK)
-        return NULL;
-    else
-        number = shard->top++;
-    struct row *row = row_at(shard, number);
-    *row = (struct row){.state = ONCE_ABSENT};
-    memcpy(row->id, id, ID_KEPT);
-    __builtin_prefetch(row + 1, 1); /* probably the next one to be written */
-    *slot_find(shard, id) = (struct slot){tag_of(id), number};
-    shard->n++;
-    return row;
-}
-
 static void steps_drop(struct shard *shard, struct row *row)
 {
     if (!row->stepped)
         return;
     row->stepped = false;
-    struct steps *steps = map_remove(&shard->steps, bytes_of(row->id, ID_KEPT));
+    struct steps *steps = map_remove(&shard->steps, bytes_of(row->id, ROWS_ID_SIZE));
     while (steps && steps->first) {
         struct step *step = steps->first;
         steps->first = step->next;
@@ -212,12 +76,7 @@ static void steps_drop(struct shard *shard, struct row *row)
 static void row_drop(struct shard *shard, struct row *row)
 {
     steps_drop(shard, row);
-    struct slot *slot = slot_find(shard, row->id);
-    row->state = ONCE_ABSENT;
-    row->next = shard->free;
-    shard->free = slot->number;
-    slot_free(shard, slot);
-    shard->n--;
+    rows_drop(&shard->rows, row);
 }
 
 /* A claim whose end has passed is its holder's as long as nobody takes it: it stays for the time
@@ -233,10 +92,10 @@ static bool is_over(const struct store *store, const struct row *row, int64_t no
 
 static void look_around(const struct store *store, struct shard *shard, int64_t now)
 {
-    for (int i = 0; i < LOOK_AT && shard->top > 0; i++) {
-        if (shard->look >= shard->top)
+    for (int i = 0; i < LOOK_AT && shard->rows.top > 0; i++) {
+        if (shard->look >= shard->rows.top)
             shard->look = 0;
-        struct row *row = row_at(shard, shard->look++);
+        struct row *row = rows_at(&shard->rows, shard->look++);
         __builtin_prefetch(row + LOOK_AT); /* the shard's next turn is some messages away */
         if (is_over(store, row, now))
             row_drop(shard, row);
@@ -247,11 +106,11 @@ static void sweep(struct store *store, struct op *op, int64_t now)
 {
     int most = op->rows;
     op->rows = 0;
-    for (size_t i = 0; i < SHARDS && op->rows < most; i++) {
+    for (size_t i = 0; i < ROWS_SHARDS && op->rows < most; i++) {
         struct shard *shard = &store->shard[i];
         enter(shard);
-        for (uint32_t r = 0; r < shard->top && op->rows < most; r++) {
-            struct row *row = row_at(shard, r);
+        for (uint32_t r = 0; r < shard->rows.top && op->rows < most; r++) {
+            struct row *row = rows_at(&shard->rows, r);
             if (is_over(store, row, now)) {
                 row_drop(shard, row);
                 op->rows++;
@@ -280,7 +139,7 @@ static void no_memory(struct op *op)
 
 static void step_get(struct shard *shard, struct op *op)
 {
-    struct step *step = step_find(map_get(&shard->steps, bytes_of(op->id, ID_KEPT)), op->step);
+    struct step *step = step_find(map_get(&shard->steps, bytes_of(op->id, ROWS_ID_SIZE)), op->step);
     op->outcome = OUT_ABSENT;
     if (!step)
         return;
@@ -296,14 +155,14 @@ static void step_get(struct shard *shard, struct op *op)
 
 static struct steps *steps_of(struct shard *shard, struct row *row)
 {
-    struct steps *steps = map_get(&shard->steps, bytes_of(row->id, ID_KEPT));
+    struct steps *steps = map_get(&shard->steps, bytes_of(row->id, ROWS_ID_SIZE));
     if (steps)
         return steps;
     steps = calloc(1, sizeof *steps);
     if (!steps)
         return NULL;
-    memcpy(steps->id, row->id, ID_KEPT);
-    if (map_put(&shard->steps, bytes_of(steps->id, ID_KEPT), steps) != OK) {
+    memcpy(steps->id, row->id, ROWS_ID_SIZE);
+    if (map_put(&shard->steps, bytes_of(steps->id, ROWS_ID_SIZE), steps) != OK) {
         free(steps);
         return NULL;
     }
@@ -337,7 +196,7 @@ static void step_put(struct shard *shard, struct row *row, struct op *op)
 
 static void apply(struct store *store, struct shard *shard, struct op *op, int64_t now)
 {
-    struct row *row = row_find(shard, op->id);
+    struct row *row = rows_find(&shard->rows, op->id);
     struct stored s = {.state = ONCE_ABSENT};
     if (row)
         s = (struct stored){row->state, row->token, row->fence, row->until_ms, row->fingerprint};
@@ -350,7 +209,7 @@ static void apply(struct store *store, struct shard *shard, struct op *op, int64
     }
     if (!row) {
         look_around(store, shard, now);
-        row = row_add(shard, op->id);
+        row = rows_add(&shard->rows, op->id);
     }
     if (!row) {
         no_memory(op);
@@ -372,7 +231,7 @@ static void op_run(struct store *store, struct op *op)
         sweep(store, op, now);
         return;
     }
-    struct shard *shard = &store->shard[op->id[0] % SHARDS];
+    struct shard *shard = &store->shard[rows_shard(op->id)];
     if (op->kind == OP_CLAIM &&
         op->retention_ms > atomic_load_explicit(&store->keep_ms, memory_order_relaxed))
         atomic_store_explicit(&store->keep_ms, op->retention_ms, memory_order_relaxed);
@@ -380,7 +239,7 @@ static void op_run(struct store *store, struct op *op)
     if (op->kind == OP_STEP_GET)
         step_get(shard, op);
     else if (op->kind == OP_STEP_PUT)
-        step_put(shard, row_find(shard, op->id), op);
+        step_put(shard, rows_find(&shard->rows, op->id), op);
     else
         apply(store, shard, op, now);
     leave(shard);
@@ -405,8 +264,8 @@ static enum err memory_open(const struct store_settings *settings, struct store 
     store->clock = settings->clock ? settings->clock : clock_system();
     store->ahead_ms = clock_ms(store->clock) - (int64_t)(clock_ns(store->clock) / NS_PER_MS);
     uint64_t seed = dice_seed_from_os();
-    for (size_t i = 0; i < SHARDS; i++) {
-        store->shard[i].free = NONE;
+    for (size_t i = 0; i < ROWS_SHARDS; i++) {
+        rows_init(&store->shard[i].rows);
         map_init(&store->shard[i].steps, seed);
         invariant(pthread_mutex_init(&store->shard[i].key, NULL) == 0);
     }
@@ -416,14 +275,11 @@ static enum err memory_open(const struct store_settings *settings, struct store 
 
 static void memory_close(struct store *store)
 {
-    for (size_t i = 0; i < SHARDS; i++) {
+    for (size_t i = 0; i < ROWS_SHARDS; i++) {
         struct shard *shard = &store->shard[i];
-        for (uint32_t r = 0; r < shard->top; r++)
-            steps_drop(shard, row_at(shard, r));
-        for (uint32_t p = 0; p < shard->n_pages; p++)
-            free(shard->page[p]);
-        free(shard->page);
-        free(shard->slot);
+        for (uint32_t r = 0; r < shard->rows.top; r++)
+            steps_drop(shard, rows_at(&shard->rows, r));
+        rows_clear(&shard->rows);
         map_clear(&shard->steps);
         (void)pthread_mutex_destroy(&shard->key);
     }
