@@ -38,6 +38,9 @@ enum ledger_flag {
     LEDGER_OVERTOOK = 2,  /* claimed from another whose run never ended */
     LEDGER_OWNER_GONE = 4 /* … because its instance was gone, before the end of its claim */
 };
+/* The upper byte of a claim's flags: for 2^n ms it may outlive its end, unless somebody takes it.
+ */
+#define LEDGER_KEEP_SHIFT 8
 
 struct ledger_entry {
     uint8_t event; /* enum ledger_event */

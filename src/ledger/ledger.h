@@ -43,4 +43,75 @@
 #include "ledger/entry.h"
 #include "ledger/wire.h"
 
+#define LEDGER_INSTANCES_MAX 100000 /* that are there at the same time */
+
+struct ledger; /* one key for all of it: the caller's */
+
+struct ledger_options {
+    uint64_t max_keys; /* rows and steps; more are refused */
+    int64_t grace_ms;  /* an instance is gone when so long nothing was heard of it */
+    uint64_t seed;
+};
+
+/* Since it was opened, but for the first four. */
+struct ledger_numbers {
+    uint64_t keys, steps, bytes; /* there are now; in memory */
+    uint64_t instances;          /* that are there now */
+    uint64_t claims;             /* that were made */
+    uint64_t busy;               /* claims that found another's */
+    uint64_t suppressed;         /* claims that found it done: duplicates without effect */
+    uint64_t refused;            /* … of another body */
+    uint64_t lost;               /* what was done came after another had taken it: unsure */
+    uint64_t stale;              /* renewals, releases and steps by a token that had it no more */
+    uint64_t freed;              /* taken because their owner was gone … */
+    uint64_t expired;            /* … or because their end had passed */
+    uint64_t swept;              /* rows whose time was over */
+    uint64_t full;               /* claims that were refused for want of room */
+};
+
+must_check enum err ledger_open(const struct ledger_options *options, struct ledger **out);
+void ledger_close(struct ledger *l);
+void ledger_tune(struct ledger *l, uint64_t max_keys, int64_t grace_ms);
+void ledger_numbers(const struct ledger *l, struct ledger_numbers *out);
+
+/* ---- a turn: begin, run what is asked, write the entries, keep or take back ---- */
+
+/* `now_ms` is the ledger's time, which never goes back. Also sweeps a little. */
+void ledger_begin(struct ledger *l, int64_t now_ms);
+
+/* Where a result stands: in a record of the log, or in one that this turn is about to write. */
+struct ledger_where {
+    uint64_t at; /* 0: nowhere; below LEDGER_PENDING: its position and one; else in record n */
+};
+#define LEDGER_PENDING (UINT64_C(1) << 63)
+
+/* Decides one operation and sets its outcome. True: `entry` is to be written as part of record
+ * number `record` of this turn; it has slices of the operation. `where`: what the operation brings
+ * back and the caller has to fetch from the log, for a claim that is OUT_DONE and for OP_STEP_GET.
+ */
+bool ledger_run(struct ledger *l, struct bytes group, uint32_t record, struct op *op,
+                struct ledger_where *where, struct ledger_entry *entry);
+/* The entries are in the log; each record's position. */
+void ledger_keep(struct ledger *l, const int64_t *positions);
+/* They are not: everything is as it was before ledger_begin. */
+void ledger_undo(struct ledger *l);
+
+/* Looks at so many rows, on from the last one, and drops those whose time is over. Also forgets
+ * instances that are gone. Not inside a turn. */
+void ledger_sweep(struct ledger *l, int64_t now_ms, uint32_t rows);
+
+/* ---- presence ---- */
+
+/* From when on everybody counts as having been there: the start. */
+void ledger_begins(struct ledger *l, int64_t now_ms);
+/* A request that names this instance has come, or ended. ERR_BUSY: there are too many. */
+must_check enum err ledger_present(struct ledger *l, uint32_t instance, int64_t now_ms);
+void ledger_absent(struct ledger *l, uint32_t instance, int64_t now_ms);
+
+/* ---- at a start ---- */
+
+/* An entry of the record at this position. ERR_MALFORMED: one that cannot be; it counts for
+ * nothing. */
+must_check enum err ledger_load(struct ledger *l, const struct ledger_entry *e, int64_t position);
+
 #endif

@@ -18,7 +18,7 @@
 #ifndef LEDGER_WIRE_H
 #define LEDGER_WIRE_H
 
-#include "once/driver.h"
+#include "once/op.h"
 
 #define LEDGER_OPS_MAX    ONCE_OPS_MAX
 #define LEDGER_TEXT_MAX   255  /* topic, id of a message */

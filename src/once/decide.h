@@ -4,7 +4,7 @@
 #ifndef ONCE_DECIDE_H
 #define ONCE_DECIDE_H
 
-#include "once/driver.h"
+#include "once/op.h"
 
 /* What a store has under an id. `state` is an enum once_state; ONCE_ABSENT: nothing. */
 struct stored {
