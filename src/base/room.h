@@ -4,7 +4,7 @@
  * rank only, and nobody waits for disk or peer inside one (the log's tail alone writes: that is its
  * work). Functions that need the key say so in their first line with room_held().
  *
- *     rank 1  core, routes, dedup      rank 2  tail      rank 3  derived      rank 4  files
+ *     rank 1  core, routes, dedup, ledger      rank 2  tail      rank 3  derived      rank 4  files
  *     leaf    a loop's mailbox: entered from anywhere, never left for another room
  */
 #ifndef BASE_ROOM_H
@@ -18,6 +18,7 @@ enum room_rank {
     ROOM_CORE = 1,
     ROOM_ROUTES = 1,
     ROOM_DEDUP = 1,
+    ROOM_LEDGER = 1,
     ROOM_TAIL = 2,
     ROOM_DERIVED = 3,
     ROOM_FILES = 4,

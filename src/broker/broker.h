@@ -12,12 +12,13 @@
  *     delays    messages that wait for their time; retries and dead letters
  *     txn       messages that wait for their producer's decision
  *     dedup     messages that were stored before are not stored again
+ *     ledger    who is working on which key, and what is done (ledger.h)
  *     pop       messages that are handed out for a time, and come again unless acknowledged
  *     timers    messages with a time of their own; taking them back
  *     admin     what operators set, reset and ask for (admin.h); what was counted (numbers.h)
  *     tables    the four JSON files under config/, as Apache has them
  *
- * Room: core (1), one for all of the above but dedup, which has its own (1).
+ * Room: core (1), one for all of the above but dedup and ledger, which have their own (1).
  * Threads: verbs from any thread. The turns at the end are called by whoever the house decides.
  */
 #ifndef BROKER_BROKER_H
@@ -115,6 +116,10 @@ struct broker_options {
     atomic_bool recalls;         /* recallMessageEnable */
     _Atomic int64_t timer_max_s; /* timerMaxDelaySec */
     int64_t timer_window_s;      /* timerRollWindowSlot; 0: Apache's two days */
+    /* The once ledger (ledger.h). */
+    bool ledger;                      /* onceLedgerEnable */
+    _Atomic uint64_t ledger_max_keys; /* onceMaxKeys; 64 bytes each and a slot */
+    _Atomic int64_t ledger_grace_ms;  /* onceGraceMillis */
 };
 
 must_check enum err broker_open(const struct broker_options *options, struct broker **out,

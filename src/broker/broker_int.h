@@ -177,9 +177,10 @@ struct broker {
     char note[512];
     struct filters filters;
 
-    struct numbers numbers;  /* partly in the room */
-    struct dedup *dedup;     /* has a room of its own */
-    _Atomic bool dedup_used; /* some topic has it, or had */
+    struct numbers numbers;     /* partly in the room */
+    struct dedup *dedup;        /* has a room of its own */
+    _Atomic bool dedup_used;    /* some topic has it, or had */
+    struct ledger_room *ledger; /* has a room of its own, too */
 
     struct room room; /* core */
     struct dice dice;
@@ -281,6 +282,9 @@ void holds_wake(struct list *woken); /* no key held */
 /* Room: core. Into its slot of time, and out of it: from then on the caller alone may wake it. */
 void hold_time(struct broker *b, struct hold *hold);
 void hold_untime(struct broker *b, struct hold *hold);
+
+/* Waits for its time alone. As broker_hold. */
+must_check enum err broker_hold_time(struct broker *b, struct hold *hold, uint64_t wait_ms);
 
 /* ---- groups.c, room: core ---- */
 
@@ -425,6 +429,15 @@ struct bytes dedup_of_topic(struct broker *b, const struct topic_settings *set,
 void dedup_numbers(struct broker *b, struct broker_numbers *out);
 /* dedup_load.c: fills the table from the log, before anybody sends. */
 must_check enum err dedup_load(struct broker *b);
+
+/* ---- ledger.c, ledger_load.c ---- */
+
+must_check enum err ledger_room_open(struct broker *b);
+void ledger_room_close(struct broker *b);
+void ledger_room_tune(struct broker *b, const struct broker_options *now);
+void ledger_room_numbers(struct broker *b, struct broker_numbers *out);
+/* No key held, and nobody else is there: what the log has. */
+must_check enum err ledger_replay(struct broker *b, struct fault *why);
 
 /* ---- save.c, room: core ---- */
 

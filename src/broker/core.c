@@ -27,6 +27,8 @@ enum err broker_open(const struct broker_options *options, struct broker **out, 
         err = core_fill(b, why);
     if (!err)
         err = dedup_load(b);
+    if (!err)
+        err = ledger_replay(b, why);
     if (err) {
         broker_free(b);
         return err;
@@ -85,6 +87,8 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     set->txn_timeout_ms = now->txn_timeout_ms;
     set->txn_interval_ms = now->txn_interval_ms;
     set->txn_check_max = now->txn_check_max;
+    set->ledger_max_keys = now->ledger_max_keys;
+    set->ledger_grace_ms = now->ledger_grace_ms;
     set->max_pop_marks = now->max_pop_marks;
     set->max_pop_waiting = now->max_pop_waiting;
     set->server_balance = now->server_balance;
@@ -101,6 +105,7 @@ void broker_tune(struct broker *b, const struct broker_options *now)
     after.topics_changed |= b->topics.n > topics;
     room_leave(&b->room);
     after_run(b, &after);
+    ledger_room_tune(b, now);
 }
 
 const char *broker_note(const struct broker *b)
@@ -154,7 +159,8 @@ static enum err options_take(struct broker *b, const struct broker_options *opti
         return err;
     numbers_init(b);
     b->hold_tick = clock_ns(b->clock) / HOLD_SLOT_NS;
-    return dedup_open(b);
+    err = dedup_open(b);
+    return err ? err : ledger_room_open(b);
 }
 
 /* MSG_REGION, TRACE_ON and CLUSTER are the same for every message, so their text is made once. */
@@ -214,6 +220,7 @@ static void broker_free(struct broker *b)
     delay_free(b->delay);
     txn_free(b->txn);
     dedup_close(b);
+    ledger_room_close(b);
     pop_free(b);
     modes_clear(b);
     timers_free(b->timer);

@@ -32,6 +32,18 @@ enum err broker_hold(struct broker *b, struct hold *hold, uint64_t wait_ms)
     return err;
 }
 
+enum err broker_hold_time(struct broker *b, struct hold *hold, uint64_t wait_ms)
+{
+    hold->by_queue = hold->by_time = (struct link){0};
+    hold->deadline_ns = clock_ns(b->clock) + wait_ms * 1000000;
+    room_enter(&b->room);
+    enum err err = b->n_holds < b->set.max_holds ? OK : ERR_BUSY;
+    if (!err)
+        hold_time(b, hold);
+    room_leave(&b->room);
+    return err;
+}
+
 enum err broker_hold_again(struct broker *b, struct hold *hold)
 {
     if (clock_ns(b->clock) >= hold->deadline_ns)

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "ledger/numbers.h"
 
 struct broker;
 struct lane;
@@ -57,6 +58,7 @@ struct broker_numbers {
     uint64_t txn_committed, txn_rolled_back, txn_checks, txn_given_up;
 
     /* dedup */
+    struct ledger_numbers ledger;
     uint64_t duplicates;     /* messages that were not stored again */
     uint64_t keys;           /* that are remembered now … */
     uint64_t keys_bytes;     /* … and the memory for them */

@@ -295,6 +295,7 @@ void broker_numbers(struct broker *b, struct broker_numbers *out)
     counts(b, out);
     room_leave(&b->room);
     dedup_numbers(b, out);
+    ledger_room_numbers(b, out);
     timers_numbers(b, out);
     spread_view(&b->numbers.sends, &out->sends);
     spread_view(&b->numbers.pulls, &out->pulls);

@@ -184,6 +184,9 @@ static inline int rig_open(void **state)
         .timers = true,
         .recalls = true,
         .timer_max_s = 259200,
+        .ledger = true,
+        .ledger_max_keys = 100000,
+        .ledger_grace_ms = 2000,
     };
     assert_int_equal(rig_start(rig, &why), OK);
     *state = rig;

@@ -1,4 +1,5 @@
 /* run.c - living in the house: threads, timers, signals, and stopping. */
+#include "broker/ledger.h"
 #include "daemon/house_int.h"
 #include "daemon/ready.h"
 
@@ -188,6 +189,7 @@ static void *keeper_thread(void *arg)
         clean_store(h, &k);
         tell_store_state(h, &k);
         broker_dedup_turn(h->broker);
+        broker_ledger_turn(h->broker);
         uint64_t every_ns = (uint64_t)h->save_offsets_ms * 1000000u;
         if (keeper_pause(h) || clock_ns(h->clock) - saved_ns >= every_ns) {
             save_tables(h, &k.trouble);

@@ -362,6 +362,15 @@ static const struct conf_option options[] = {
     INT("dedupMaxKeys", dedup_max_keys, "1000000", 1000, 16000000,
         "… but for no more messages than this, with at most 24 bytes of memory each; the oldest "
         "are forgotten, with a warning"),
+    BOOL("onceLedgerEnable", ledger, "true",
+         "keep the once ledger: claims and marks of consumers whose effects happen once, without a "
+         "database of their own"),
+    LIVE_INT("onceMaxKeys", ledger_max_keys, "10000000", 1000, 1000000000,
+             "… of so many keys and steps at most, with 75 to 86 bytes of memory each; more are "
+             "refused"),
+    LIVE_INT("onceGraceMillis", ledger_grace_ms, "2000", 100, 3600000,
+             "… and when a client has been gone for so long, in ms, its claims are free, before "
+             "their end"),
 
     BOOL("timerWheelEnable", timers, "true",
          "deliver messages at a time of their own (TIMER_DELAY_SEC, TIMER_DELAY_MS, "

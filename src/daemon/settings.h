@@ -46,6 +46,8 @@ struct settings {
     int64_t txn_timeout_ms, txn_interval_ms, txn_check_max, max_halves;
     char dedup_key[CONF_TEXT_MAX];
     int64_t dedup_window_seconds, dedup_max_keys;
+    bool ledger;
+    int64_t ledger_max_keys, ledger_grace_ms;
     bool timers, recalls;
     int64_t timer_max_s, timer_window_s;
     /* store */

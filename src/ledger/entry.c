@@ -4,7 +4,6 @@
 #include "ledger/text_int.h"
 
 #define VERSION 1
-#define HEAD    4
 #define FIXED   (1 + 1 + 2 + 32 + 8 + 8 + 8 + 8 + 8)
 #define TEXTS   6
 

@@ -56,6 +56,7 @@ struct ledger_entry {
 
 const char *ledger_event_text(uint8_t event); /* "claimed" … ; NULL: there is no such event */
 
+#define ENTRIES_HEAD 4 /* bytes, of a record */
 size_t entry_size(const struct ledger_entry *e);
 /* A record is begun, entries are added, and it is ended with how many they were. */
 void entries_begin(struct wr *w);

@@ -73,7 +73,7 @@ void ledger_numbers(const struct ledger *l, struct ledger_numbers *out)
     out->bytes = l->steps_bytes;
     for (size_t i = 0; i < ROWS_SHARDS; i++)
         out->bytes += rows_bytes(&l->shard[i]);
-    out->instances = l->instances.n;
+    out->instances = l->n_there;
 }
 
 /* ---- rows and steps ---- */
@@ -172,6 +172,7 @@ static void steps_attach(struct ledger *l, struct ledger_steps *steps)
 static void row_drop(struct ledger *l, struct row *row)
 {
     invariant(!row->stepped);
+    l->floor = row->fence > l->floor ? row->fence : l->floor;
     rows_drop(shard_of(l, row->id), row);
     l->n_rows--;
 }
@@ -274,7 +275,7 @@ enum err ledger_present(struct ledger *l, uint32_t instance, int64_t now_ms)
         }
     }
     list_remove(&i->by_time);
-    i->open++;
+    l->n_there += i->open++ == 0;
     return OK;
 }
 
@@ -284,6 +285,7 @@ void ledger_absent(struct ledger *l, uint32_t instance, int64_t now_ms)
     invariant(i && i->open > 0);
     if (--i->open > 0)
         return;
+    l->n_there--;
     i->ended_ms = now_ms;
     list_add_tail(&l->ended, &i->by_time);
 }
@@ -618,6 +620,8 @@ bool ledger_run(struct ledger *l, struct bytes group, uint32_t record, struct op
     }
     if (!row && !has_room(l, op))
         return false;
+    if (op->kind == OP_CLAIM && !row && after.fence <= l->floor)
+        after.fence = op->fence = l->floor + 1; /* it was forgotten in this very millisecond */
     bool again =
         op->kind == OP_CLAIM && before.state == ONCE_CONSUMING && before.token == op->token;
     uint16_t flags = flags_of(l, op, row, again, gone);
@@ -627,6 +631,8 @@ bool ledger_run(struct ledger *l, struct bytes group, uint32_t record, struct op
     }
     entry_of(entry, l, group, op, event_of(op, again));
     entry_state(entry, &after, flags);
+    if (after.state == ONCE_ABSENT)
+        entry->fence = before.fence; /* that of the next one is higher, also after a start */
     if (op->kind == OP_FINISH)
         entry->result = op->result;
     return true;
@@ -653,6 +659,7 @@ enum err ledger_load(struct ledger *l, const struct ledger_entry *e, int64_t pos
     if (e->state == ONCE_ABSENT) {
         if (row)
             row_drop(l, row);
+        l->floor = e->fence > l->floor ? e->fence : l->floor;
         return OK;
     }
     row = row ? row : ledger_row_need(l, e->id);

@@ -39,6 +39,7 @@ struct instance {
 struct ledger {
     struct rows shard[ROWS_SHARDS];
     uint64_t n_rows, n_steps;
+    int64_t floor;    /* no key that had a fence and was dropped had a higher one */
     struct map steps; /* id → struct ledger_steps */
     size_t steps_bytes;
 
@@ -53,6 +54,7 @@ struct ledger {
 
     struct map instances; /* key → struct instance */
     struct list ended;
+    size_t n_there; /* of them, that some request names */
 };
 
 /* Adds a row, or a step to one; NULL, ERR_NO_MEMORY: no memory. For loading: no limit. */

@@ -400,6 +400,25 @@ static const struct field_rule chaos_table_rules[] = {
 TABLE(chaos_table);
 
 #undef FIELDS
+#define FIELDS ledger_fields
+
+static const struct field_rule ledger_table_rules[] = {
+    TEXT("group", NEED, group),
+    LONG("birth", MAY, birth),
+};
+TABLE(ledger_table);
+
+#undef FIELDS
+#define FIELDS present_fields
+
+static const struct field_rule present_table_rules[] = {
+    LONG("instance", NEED, instance),
+    TEXT("name", MAY, name),
+    LONG("waitMillis", NEED, wait_ms),
+};
+TABLE(present_table);
+
+#undef FIELDS
 
 /* ---- brokers, as they speak to a name server ---- */
 

@@ -152,6 +152,16 @@ struct chaos_fields { /* 10020 */
 };
 extern const struct field_table chaos_table;
 
+struct ledger_fields { /* 10010 */
+    struct bytes group;
+    int64_t birth;
+};
+struct present_fields { /* 10011 */
+    struct bytes name;
+    int64_t instance, wait_ms;
+};
+extern const struct field_table ledger_table, present_table;
+
 struct broker_fields { /* 103, 104, 322, 904, 901, 205, 327 */
     struct bytes broker_name, broker_addr, cluster, ha_addr, zone;
     int64_t broker_id, heartbeat_timeout_ms;

@@ -13,6 +13,7 @@ static void seat_close(struct seat *seat)
     mark_desk_close(seat->marks);
     acks_close(seat->acks);
     chaos_seat_close(seat);
+    ledger_asks_close(seat->ledger);
     arena_clear(&seat->arena);
     free(seat);
 }

@@ -48,10 +48,12 @@ struct session {
     enum door_side side;
     struct seat *seat;
     struct loop *home;
-    struct conn *conn;  /* NULL once closed */
-    struct list parked; /* pulls of this session that wait */
-    struct list pops;   /* pops, too */
-    struct list asked;  /* questions to it that wait for its answer */
+    struct conn *conn;   /* NULL once closed */
+    struct list parked;  /* pulls of this session that wait */
+    struct list pops;    /* pops, too */
+    struct list present; /* requests that say that an instance is there */
+    size_t n_present;
+    struct list asked; /* questions to it that wait for its answer */
     size_t n_asked;
     atomic_uint notices;           /* on the way to its loop; any thread */
     _Atomic uint64_t notice_group; /* hash of the group of the latest of them; 0: it has arrived */
@@ -139,6 +141,7 @@ struct ends;
 struct sends;
 struct acks;
 struct chaos_line;
+struct ledger_asks;
 
 struct seat {
     struct loop *loop;
@@ -150,7 +153,8 @@ struct seat {
     struct desk *replies;    /* made when first needed */
     struct mark_desk *marks; /* of POP, likewise */
     struct acks *acks;       /* acknowledgements of this read, likewise */
-    struct list asks;        /* questions to clients of this loop, oldest first */
+    struct ledger_asks *ledger; /* operations on the once ledger of this read, likewise */
+    struct list asks;           /* questions to clients of this loop, oldest first */
     struct timer *ask_timer;
     struct chaos_line *chaos; /* what comes later; made when first needed */
     uint32_t ask_tick;        /* seconds, while there are any */
@@ -283,6 +287,11 @@ bool chaos_meets(struct chaos *chaos, struct request *rq, struct head *head,
 void chaos_given(struct chaos *chaos, struct seat *seat, const struct pull *pull,
                  const struct read_result *read);
 
+/* ledger.c */
+void ledger_flush(struct door *door, struct seat *seat); /* as sends_flush */
+void ledger_asks_close(struct ledger_asks *asks);
+void presents_session_closed(struct session *session);
+
 /* ---- handlers ---- */
 
 handler send_message, send_message_v2;
@@ -296,6 +305,7 @@ handler assignment_query, mode_set, modes_all;
 handler query_by_key, query_by_id;
 handler clock_advance;
 handler chaos_request;
+handler once_ledger, once_present;
 handler lock_batch, unlock_batch;
 handler reply_send, reply_send_v2;
 handler admin_topic_set, admin_topic_delete, admin_topic_get, admin_topics, admin_topic_stats,

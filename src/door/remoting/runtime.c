@@ -112,6 +112,24 @@ static void add_services(struct table *t, const struct broker_numbers *now)
     add(t, "dedupDisplaced", "%" PRIu64, now->keys_displaced);
 }
 
+static void add_ledger(struct table *t, const struct ledger_numbers *now)
+{
+    add(t, "onceKeys", "%" PRIu64, now->keys);
+    add(t, "onceSteps", "%" PRIu64, now->steps);
+    add(t, "onceBytes", "%" PRIu64, now->bytes);
+    add(t, "onceInstances", "%" PRIu64, now->instances);
+    add(t, "onceClaims", "%" PRIu64, now->claims);
+    add(t, "onceBusy", "%" PRIu64, now->busy);
+    add(t, "onceSuppressed", "%" PRIu64, now->suppressed);
+    add(t, "onceRefused", "%" PRIu64, now->refused);
+    add(t, "onceLost", "%" PRIu64, now->lost);
+    add(t, "onceStaleTokens", "%" PRIu64, now->stale);
+    add(t, "onceFreed", "%" PRIu64, now->freed);
+    add(t, "onceExpired", "%" PRIu64, now->expired);
+    add(t, "onceSwept", "%" PRIu64, now->swept);
+    add(t, "onceFull", "%" PRIu64, now->full);
+}
+
 void runtime_info(struct door *door, struct request *rq)
 {
     struct broker_numbers now;
@@ -141,6 +159,7 @@ void runtime_info(struct door *door, struct request *rq)
     add(t, "waitingPulls", "%zu", now.holds);
     add(t, "differingSubscriptions", "%" PRIu64, now.differing);
     add_services(t, &now);
+    add_ledger(t, &now.ledger);
     add(t, "timerCongestNum", "%" PRIu64, now.timers_pending);
     add(t, "timerOffsetBehind", "%" PRId64, now.timers_behind);
     add_absent(t);

@@ -18,6 +18,7 @@ static void session_init(struct session *session, struct door *door, struct seat
     session->home = seat->loop;
     list_init(&session->parked);
     list_init(&session->pops);
+    list_init(&session->present);
     list_init(&session->asked);
 }
 
@@ -64,6 +65,7 @@ static void session_closed(void *user, struct conn *conn, const char *reason)
     if (session->side == SIDE_BROKER) {
         parked_session_closed(session);
         pops_session_closed(session);
+        presents_session_closed(session);
         asks_session_closed(session);
         broker_session_gone(door->broker, &session->counted);
         if (door->chaos)
@@ -131,6 +133,7 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
     if (!room) { /* this read wants more than one request may: finish what came before it first */
         flush_noted(session);
         acks_flush(session->door, seat);
+        ledger_flush(session->door, seat);
         arena_reset(&seat->arena);
         room = arena_alloc(&seat->arena, frame->head.len);
     }
@@ -161,6 +164,8 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
     handler *fn = table_find(session->side, head.code);
     if (fn != ack_message)
         acks_flush(session->door, seat);
+    if (fn != once_ledger)
+        ledger_flush(session->door, seat);
     if (fn != send_message && fn != send_message_v2 && fn != txn_ends) {
         flush_noted(session); /* a client that asks after its sends finds them done */
         seat_dispatch(seat);
@@ -177,6 +182,7 @@ static void read_over(struct session *session)
 {
     flush_noted(session);
     acks_flush(session->door, session->seat);
+    ledger_flush(session->door, session->seat);
     arena_reset(&session->seat->arena);
 }
 

@@ -93,6 +93,8 @@ static const struct row rows[] = {
     {REQ_GET_BROKER_MEMBER_GROUP, SIDE_NAMES, route_members},
     {REQ_BROKER_HEARTBEAT, SIDE_NAMES, route_heartbeat},
     {REQ_ONCE_ADVANCE_CLOCK, SIDE_BROKER, clock_advance},
+    {REQ_ONCE_LEDGER, SIDE_BROKER, once_ledger},
+    {REQ_ONCE_PRESENT, SIDE_BROKER, once_present},
     {REQ_ONCE_CHAOS, SIDE_BROKER, chaos_request},
     {REQ_POP_MESSAGE, SIDE_BROKER, pop_message},
     {REQ_ACK_MESSAGE, SIDE_BROKER, ack_message},
