@@ -42,8 +42,8 @@ bench-peers: export ONCEMQD := $(CURDIR)/build/oncemqd
 bench-peers: export ONCEMQ := $(CURDIR)/build/oncemq
 bench-peers: export BENCH_BARE := $(CURDIR)/build/bench/bench_bare
 bench-peers: export BENCH_LIMITS := $(CURDIR)/build/bench/bench_limits
-bench-peers: build ## OnceMQ beside Apache RocketMQ and others, into bench/report; ROUNDS=3 PEERS='oncemq apache …' WORK='targets …' QUICK=1 RESUME=1
-	@cd bench && PYTHONDONTWRITEBYTECODE=1 ROUNDS='$(ROUNDS)' PEERS='$(PEERS)' WORK='$(WORK)' QUICK='$(QUICK)' RESUME='$(RESUME)' python3 -m peers
+bench-peers: build ## OnceMQ beside Apache RocketMQ and others, into bench/report; ROUNDS=3 PEERS='oncemq apache …' WORK='targets …' QUICK=1 MINUTES=12 RESUME=1
+	@cd bench && PYTHONDONTWRITEBYTECODE=1 ROUNDS='$(ROUNDS)' PEERS='$(PEERS)' WORK='$(WORK)' QUICK='$(QUICK)' MINUTES='$(MINUTES)' RESUME='$(RESUME)' python3 -m peers
 
 profile: build ## flame graphs of sends and pulls, bench/report/profile-*.svg; TOOL=callgrind counts instructions instead of sampling time
 	@tools/setup.sh profile

@@ -1,6 +1,7 @@
 """`make bench-peers`: OnceMQ and its peers side by side. README.md in this folder explains; the environment chooses:
 
-    ROUNDS=3  PEERS='oncemq apache …'  WORK='targets' or beginnings of names  QUICK=1  RESUME=1  OUT=folder  TIME=seconds
+    ROUNDS=3  PEERS='oncemq apache …'  WORK='targets' or beginnings of names  QUICK=1  RESUME=1  MINUTES=12
+    OUT=folder  TIME=seconds of a measurement
 """
 
 import datetime
@@ -72,10 +73,12 @@ def main():
     book.about.update(date=datetime.date.today().isoformat(), processor=processor(), cores=os.cpu_count(),
                       kernel=platform.release(), rounds=count, load_before=load(),
                       busy=os.getloadavg()[0] > 1.5, versions=versions, left_out=gone)
-    rounds.run(book, peers, chosen, count, warm=not quick)
-    book.about["load_after"] = load()
-    book.save()
-    tell(book, folder)
+    try:
+        rounds.run(book, peers, chosen, count, warm=not quick, seconds=60 * float(os.environ.get("MINUTES") or 0))
+    finally:  # also what was measured before it was interrupted
+        book.about["load_after"] = load()
+        book.save()
+        tell(book, folder)
 
 
 def tell(book, folder):

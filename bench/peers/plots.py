@@ -8,7 +8,7 @@ import html
 import math
 import os
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 360, 90, 560, 56, 310
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, BARS = 760, 360, 90, 560, 56, 310, 270
 COLOURS = {"oncemq": "a", "apache": "b", "apache-tuned": "c", "nats": "d", "redis": "e", "kafka": "f", "bare": "g", "limits": "h"}
 STYLE = """<style>
 :root{--ink:#1b1f24;--dim:#69727d;--line:#dfe3e8;--paper:#fff;--a:#0b6bcb;--b:#d9730d;--c:#b4232c;--d:#2f9e44;--e:#9c36b5;--f:#868e96;--g:#1b1f24;--h:#69727d}
@@ -78,13 +78,13 @@ def bars(title, rows, unit):
     values = [value for _, _, value, _ in rows if value]
     if not values:
         return None
-    axis = Decades([*values, min(values) / 2], 210, 600)
+    axis = Decades([*values, min(values) / 2], BARS, 660)
     height = TOP + 26 * len(rows) + 30
     body = "".join('<path class="grid" d="M%.1f %dV%d"/>\n%s' % (axis.at(step), TOP - 8, height - 30, text(axis.at(step), height - 12, "under", unit(step)))
                    for step in axis.steps())
     for number, (key, label, value, what) in enumerate(rows):
         y = TOP + 26 * number
-        body += text(200, y + 12, "left", "%s%s" % (label, what))
+        body += text(BARS - 10, y + 12, "left", "%s%s" % (label, what))
         if value:
             body += '<rect class="f%s" x="%.1f" y="%d" width="%.1f" height="16"/>\n' % (COLOURS.get(key, "h"), axis.begin, y, max(1, axis.at(value) - axis.begin))
             body += text(axis.at(value) + 6, y + 13, "", unit(value))

@@ -79,13 +79,18 @@ def say(number, peer, work, values, took):
     print("round %d  %-15s %-13s %s  (%.1f s)" % (number + 1, work.name, peer.key, ", ".join(told), took), flush=True)
 
 
-def run(book, peers, works, count, warm=True):
+def run(book, peers, works, count, warm=True, seconds=None):
+    """`count` rounds, or as much of them as fits into that time."""
     stage = Stage(warm)
+    end = time.monotonic() + seconds if seconds else None
     try:
         for number in range(count):
             turned = peers[number % len(peers):] + peers[:number % len(peers)]
             for work in works:
                 for peer in turned:
+                    if end and time.monotonic() > end:
+                        print("the time is over", flush=True)
+                        return
                     if not peer.can(work) and not book.has(number, peer.key, work.name):
                         _one(stage, book, number, peer, work)
     finally:
