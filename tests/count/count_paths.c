@@ -46,7 +46,7 @@ void count_sends(struct house *house, unsigned conns, unsigned flight, unsigned 
     struct rounds r;
     struct stamp stamp;
     rounds_open(&r, house, conns);
-    stamp_make(&stamp, &r.load, COUNT_TOPIC, false);
+    stamp_make(&stamp, &r.load, &(struct mould){.topic = COUNT_TOPIC});
     uint8_t *out = malloc(stamp.len * flight);
     must(out, "memory");
     unsigned sent = 0;
