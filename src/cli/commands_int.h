@@ -12,6 +12,7 @@ extern const struct command send_commands[];
 extern const struct command topic_commands[];
 extern const struct command trace_commands[];
 extern const struct command bench_commands[];
+extern const struct command chaos_commands[];
 extern const struct command store_commands[];
 extern const struct command operate_commands[];
 extern const struct command group_commands[];

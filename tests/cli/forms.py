@@ -12,7 +12,7 @@ from harness import cli, remoting, tap  # noqa: E402
 from harness.crowd import Crowd  # noqa: E402
 from harness.daemon import Daemon  # noqa: E402
 
-cluster = cli.Cluster(args=["--clock", "virtual"])
+cluster = cli.Cluster(args=["--clock", "virtual", "--chaos"])
 folder = os.path.join(cluster.home, "folder")  # of a daemon that is over
 
 
@@ -63,6 +63,7 @@ ENTRIES = {
     "bench consume": ["--count", "50", "--size", "100"],
     "bench e2e": [*BENCH],
     "bench once": [*BENCH],
+    "chaos": ["--topic", "Orders", "--twice", "50%", "--send", "5", "--duration", "200ms"],
     "store check": [folder],
     "store dump": [folder],
     "group list": [],
@@ -87,7 +88,7 @@ ENTRIES = {
     "context delete": ["here"],
 }
 STATUS = {"doctor": (cli.OK, cli.PARTLY, cli.FAILED)}  # what it may end with, if it is not OK alone
-OWN = {"store check", "store dump", "clock advance"}  # these have nothing to do with Apache's servers
+OWN = {"store check", "store dump", "clock advance", "chaos"}  # these have nothing to do with Apache's servers
 
 
 @tap.test("every command with a documented form is run here, and nothing else")
