@@ -195,6 +195,8 @@ static enum err op_run(struct broker *b, struct ledger_desk *d, const struct led
                         op->result.len);
         return OK;
     }
+    if (op->retention_ms == 0) /* nobody said how long */
+        op->retention_ms = b->set.reserved_ms;
     struct ledger_where where;
     struct ledger_entry entry;
     enum err err = record_for(b, d, op);

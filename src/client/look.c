@@ -201,6 +201,8 @@ int omq_query(struct omq_client *client, const struct omq_query *query, struct o
         return code;
     }
     keep_matching(&found, &plain);
+    if (found.n == 0)
+        omq_found_free(&found); /* with the list of those that did not match */
     if (found.n > 0)
         qsort(found.messages, found.n, sizeof *found.messages, by_storing);
     *out = found;

@@ -7,6 +7,7 @@
 #include "daemon/config.h"
 #include "daemon/house.h"
 #include "daemon/register.h"
+#include "door/http/http.h"
 #include "door/remoting/door.h"
 
 #include <pthread.h>
@@ -51,6 +52,7 @@ struct house {
     struct store *store;
     struct broker *broker;
     struct door *door;
+    struct http *http;                                 /* NULL: none */
     struct listener *names_listener, *broker_listener; /* of loops[0], once the threads run */
     struct addr names_addr, broker_addr;               /* where they listen */
     struct name_server name_servers[ADDRESSES_MAX];    /* the one of this house first */

@@ -26,13 +26,13 @@ static void notify(const char *state)
     (void)close(fd);
 }
 
-void ready_tell(const char *names, const char *broker, uint64_t took_ns, int fd)
+void ready_tell(const char *names, const char *broker, const char *http, uint64_t took_ns, int fd)
 {
-    char line[256];
+    char line[320];
     int len =
-        snprintf(line, sizeof line, "ready: %s%s%s%s%s, in %llu ms\n", names[0] ? "names " : "",
+        snprintf(line, sizeof line, "ready: %s%s%s%s%s%s%s, in %llu ms\n", names[0] ? "names " : "",
                  names, names[0] && broker[0] ? ", " : "", broker[0] ? "broker " : "", broker,
-                 (unsigned long long)(took_ns / 1000000u));
+                 http[0] ? ", http " : "", http, (unsigned long long)(took_ns / 1000000u));
     (void)fputs(line, stdout);
     (void)fflush(stdout);
     if (fd >= 0) {

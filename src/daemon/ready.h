@@ -7,7 +7,7 @@
 
 /* Empty texts for roles that do not run; `fd` is closed afterwards, unless it is one of the
  * standard ones; -1: none. */
-void ready_tell(const char *names, const char *broker, uint64_t took_ns, int fd);
+void ready_tell(const char *names, const char *broker, const char *http, uint64_t took_ns, int fd);
 void ready_tell_stopping(void);
 
 #endif

@@ -269,12 +269,14 @@ static void say_ready(struct house *h)
         return;
     h->ready = true;
     timer_stop(h->ready_timer);
-    char names[ADDR_TEXT_MAX] = "", broker[ADDR_TEXT_MAX] = "";
+    char names[ADDR_TEXT_MAX] = "", broker[ADDR_TEXT_MAX] = "", http[ADDR_TEXT_MAX] = "";
     if (h->names)
         addr_format(&h->names_addr, names);
     if (h->broker)
         addr_format(&h->broker_addr, broker);
-    ready_tell(names, broker, clock_ns(h->real) - h->options.started_ns, h->options.ready_fd);
+    if (h->http)
+        addr_format(http_addr(h->http), http);
+    ready_tell(names, broker, http, clock_ns(h->real) - h->options.started_ns, h->options.ready_fd);
 }
 
 static void ready_late(void *user)
@@ -500,8 +502,22 @@ static enum err start_threads(struct house *h, struct fault *why)
     return err;
 }
 
+static enum err open_http(struct house *h, struct fault *why)
+{
+    const struct settings *s = h->options.settings;
+    if (!h->broker || s->http_port < 0)
+        return OK;
+    struct http_options options = {.broker = h->broker, .store = h->store, .log = &h->log};
+    enum err err = address_of_host(s->bind_address, (uint16_t)s->http_port, &options.addr, why);
+    if (!err)
+        err = http_open(&options, &h->http, why);
+    return err ? fault_add(why, err, "httpPort=%lld", (long long)s->http_port) : OK;
+}
+
 static void stop_threads(struct house *h)
 {
+    http_close(h->http); /* its answers wait for the flusher */
+    h->http = NULL;
     for (size_t i = 0; i < h->floors_run; i++)
         loop_stop(h->loops[i]);
     for (size_t i = 0; i < h->floors_run; i++)
@@ -535,6 +551,8 @@ enum err house_run(struct house *h, struct fault *why)
         err = open_registrar(h, why);
     if (!err)
         err = start_threads(h, why);
+    if (!err)
+        err = open_http(h, why);
     if (!err) {
         timer_start(h->ready_timer, h->broker && h->names ? READY_DEADLINE_MS : 0, 0);
         loop_run(h->main_loop);

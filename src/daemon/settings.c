@@ -191,6 +191,8 @@ static const struct conf_option options[] = {
     INT("listenPort", listen_port, "10911", 0, 65535, "port of the broker; 0 takes any free one"),
     INT("namesrvListenPort", names_port, "9876", 0, 65535,
         "port of the name server in this process; 0 takes any free one"),
+    INT("httpPort", http_port, "-1", -1, 65535,
+        "port of the once ledger over HTTP (docs/once-http.md); -1: none, 0 takes any free one"),
     TEXT("namesrvAddr", names_addr, "", NULL,
          "name servers to register with, host:port joined by semicolons; one in this process is "
          "added by itself"),

@@ -15,7 +15,7 @@ enum broker_role { ROLE_ASYNC_MASTER, ROLE_SYNC_MASTER, ROLE_SLAVE };
 struct settings {
     /* network */
     char bind_address[CONF_TEXT_MAX];
-    int64_t listen_port, names_port, io_threads, max_connections, idle_seconds;
+    int64_t listen_port, names_port, http_port, io_threads, max_connections, idle_seconds;
     int64_t out_high_bytes, out_max_bytes;
     /* TLS */
     int tls_mode, tls_client_auth;

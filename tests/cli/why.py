@@ -4,7 +4,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import cli, process, remoting as r, tap  # noqa: E402
+from harness import cli, ledger as ledgers, process, remoting as r, tap  # noqa: E402
 
 cluster = cli.Cluster(args=["--clock", "virtual"])
 
@@ -97,6 +97,98 @@ def _():
     give_back(sent, "Dead", "dead", -1)
     told = answer(why(sent["id"], until=state_is("dead", "dead letter")), "dead")
     tap.check("given up at" in told["because"] and "oncemq dlq show dead" in told["because"], told)
+
+
+# ---- with it ----
+
+if not cluster.apache:
+    billing = ledgers.Claimer(cluster.broker, "billing", 0xbeef)
+
+
+def claimed(message, key, **more):
+    if cluster.apache:
+        tap.skip("Apache's broker has no ledger")
+    return billing.claim(key, topic="Orders", message=message["id"], **more), billing.held
+
+
+@tap.test("7 done: when, by whom, under which key")
+def _():
+    sent = send("Orders", "7", "--key", "o7")
+    _, token = claimed(sent, "order:7")
+    tap.equal(billing.finish("order:7", token).outcome, ledgers.OK)
+    told = why(sent["id"], until=state_is("billing", "done"))
+    tap.check("done at" in answer(told, "billing")["because"] and "key order:7" in answer(told, "billing")["because"], told)
+    tap.equal([each["event"] for each in told["events"]], ["stored", "claimed", "done"])
+
+
+@tap.test("8 somebody is at it")
+def _():
+    sent = send("Orders", "8")
+    _, token = claimed(sent, "order:8")
+    tap.equal(billing.run(ledgers.RENEW, "order:8", token=token).outcome, ledgers.OK)
+    told = why(sent["id"], until=state_is("billing", "running"))
+    tap.check("holds until" in answer(told, "billing")["because"], told)
+    tap.equal([each["event"] for each in told["events"]], ["stored", "claimed", "renewed"])
+
+
+@tap.test("9 who was at it has not been heard of, and the claim is over")
+def _():
+    sent = send("Orders", "9")
+    claimed(sent, "order:9", expiry=1000)
+    cluster.ok("clock", "advance", "5s", "--yes")
+    told = why(sent["id"], until=state_is("billing", "abandoned"))
+    tap.check("the next delivery takes it" in answer(told, "billing")["because"], told)
+
+
+@tap.test("10 its handler failed, and the group's retry is on its way")
+def _():
+    sent = send("Fails", "10")
+    _, token = claimed(sent, "order:10")
+    consume("Fails", "billing")
+    tap.equal(billing.run(ledgers.RELEASE, "order:10", token=token).outcome, ledgers.OK)
+    give_back(sent, "Fails", "billing", 18)
+    told = why(sent["id"], until=lambda told: "next attempt is at" in answer(told, "billing")["because"])
+    tap.equal(answer(told, "billing")["state"], "failed")
+
+
+@tap.test("11 suppressed, because of which earlier message; both are found by the key")
+def _():
+    first, second = send("Orders", "11", "--key", "o11"), send("Orders", "11", "--key", "o11")
+    _, token = claimed(first, "order:11")
+    tap.equal(billing.finish("order:11", token).outcome, ledgers.OK)
+    tap.equal(claimed(second, "order:11")[0].outcome, ledgers.DONE)
+    told = why(second["id"], until=state_is("billing", "suppressed"))
+    tap.check("message %s had done key order:11" % first["id"] in answer(told, "billing")["because"], told)
+    for key in ("o11", "order:11"):
+        told = why(key, until=lambda told: len(told["messages"]) == 2)
+        tap.equal((told["kind"], answer(told, "billing", first)["state"], answer(told, "billing", second)["state"]),
+                  ("key", "done", "suppressed"), key)
+
+
+@tap.test("12 refused: the same key with another body")
+def _():
+    first, second = send("Orders", "12"), send("Orders", "12 but more")
+    _, token = claimed(first, "order:12", fingerprint=1)
+    billing.finish("order:12", token, fingerprint=1)
+    tap.equal(claimed(second, "order:12", fingerprint=2)[0].outcome, ledgers.DONE)
+    told = answer(why(second["id"], until=state_is("billing", "refused")), "billing")
+    tap.check("with another body" in told["because"] and first["id"] in told["because"], told)
+
+
+@tap.test("13 unsure: the claim was lost while its handler ran, and who took it")
+def _():
+    sent = send("Orders", "13")
+    _, slow = claimed(sent, "order:13", expiry=1000)
+    cluster.ok("clock", "advance", "5s", "--yes")
+    outcome, quick = claimed(sent, "order:13")
+    tap.equal(outcome.outcome, ledgers.OK)
+    tap.equal(billing.finish("order:13", slow).outcome, ledgers.LOST)
+    tap.equal(billing.finish("order:13", quick).outcome, ledgers.OK)
+    told = why(sent["id"], until=state_is("billing", "unsure"))
+    tap.check("never ended" in answer(told, "billing")["because"], told)
+    tap.equal([each["event"] for each in told["events"]], ["stored", "claimed", "claimed", "lost", "done"])
+    audit = cluster.json("audit", "Orders")
+    tap.equal([(each["group"], each["unsure"]) for each in audit["groups"]], [("billing", 1)])
 
 
 @tap.test("what is not there is said to be missing")

@@ -19,7 +19,7 @@ import time
 from . import process
 
 READY = re.compile(r"^ready: (.*), in (\d+) ms$")
-ADDRESS = re.compile(r"(names|broker) (\S+?)(?:,|$)")
+ADDRESS = re.compile(r"(names|broker|http) (\S+?)(?:,|$)")
 STOP_TIMEOUT = 5.0
 
 
@@ -60,7 +60,7 @@ class Daemon:
             raise process.Failed("%s\n%s" % (error, "\n".join(self.tail()))) from error
         self.ready_ms = int(ready.group(2))
         addresses = dict(ADDRESS.findall(ready.group(1)))
-        self.names, self.broker = addresses.get("names"), addresses.get("broker")
+        self.names, self.broker, self.http = addresses.get("names"), addresses.get("broker"), addresses.get("http")
         return self
 
     def _ports(self, same):

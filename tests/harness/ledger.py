@@ -22,8 +22,8 @@ WATCHED, OVERTOOK, OWNER_GONE = 1, 2, 4
 
 
 def key_id(scope, key):
-    """Any 32 bytes that differ for each scope and key: how libonce makes them is its own affair."""
-    return hashlib.sha256(b"%d:%s%s" % (len(scope), scope.encode(), key.encode())).digest()
+    """As libonce makes it, so that HTTP and libonce mean the same key."""
+    return hashlib.sha256(struct.pack(">Q", len(scope.encode())) + scope.encode() + key.encode()).digest()
 
 
 def text(value):
@@ -114,6 +114,7 @@ class Entry:
     at: int
     fingerprint: int
     group: str
+    client: str
     name: str
     topic: str
     message: str
@@ -129,7 +130,7 @@ def entries(data):
     for _ in range(n):
         event, state, flags = reader.unpack(">BBH")
         found.append(Entry(EVENTS[event], state, flags, reader.take(32), *reader.unpack(">QqqqQ"),
-                           *[reader.text() for _ in range(5)], reader.blob()))
+                           *[reader.text() for _ in range(6)], reader.blob()))
     assert reader.at == len(data), "more than entries"
     return found
 
