@@ -415,14 +415,14 @@ void broker_ledger(struct broker *b, struct ledger_desk *d, struct ledger_ask *a
         results_fetch(b, d);
 }
 
-enum err broker_present(struct broker *b, uint32_t instance, struct hold *hold, uint64_t wait_ms,
-                        struct fault *why)
+enum err broker_present(struct broker *b, uint32_t instance, struct bytes name, struct hold *hold,
+                        uint64_t wait_ms, struct fault *why)
 {
     struct ledger_room *r = b->ledger;
     if (!r->on)
         return fault_set(why, ERR_DENIED, "this broker keeps no ledger (onceLedgerEnable=false)");
     room_enter(&r->room);
-    enum err err = ledger_present(r->ledger, instance, ledger_now_ms(b));
+    enum err err = ledger_present(r->ledger, instance, name, ledger_now_ms(b));
     room_leave(&r->room);
     if (err)
         return fault_set(why, err, "%u instances are there already", LEDGER_INSTANCES_MAX);

@@ -47,11 +47,11 @@ struct ledger_told {
 void broker_ledger(struct broker *broker, struct ledger_desk *desk, struct ledger_ask *asks,
                    size_t n, struct ledger_told *out);
 
-/* An instance is there, from now until broker_absent. `hold` wakes when the time is up, as one of
- * broker_hold does (broker_unhold); nobody waits with a time of 0. ERR_BUSY: too many are there, or
- * wait; ERR_DENIED. */
-must_check enum err broker_present(struct broker *broker, uint32_t instance, struct hold *hold,
-                                   uint64_t wait_ms, struct fault *why);
+/* An instance is there, and calls itself so, from now until broker_absent. `hold` wakes when the
+ * time is up, as one of broker_hold does (broker_unhold); nobody waits with a time of 0. ERR_BUSY:
+ * too many are there, or wait; ERR_DENIED. */
+must_check enum err broker_present(struct broker *broker, uint32_t instance, struct bytes name,
+                                   struct hold *hold, uint64_t wait_ms, struct fault *why);
 void broker_absent(struct broker *broker, uint32_t instance);
 int64_t broker_ledger_ms(
     struct broker *broker); /* the ledger's time, after a first broker_ledger */

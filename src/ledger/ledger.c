@@ -257,7 +257,14 @@ static struct instance *instance_find(const struct ledger *l, uint32_t instance)
     return map_get(&l->instances, bytes_of(key, sizeof key));
 }
 
-enum err ledger_present(struct ledger *l, uint32_t instance, int64_t now_ms)
+static void instance_name(struct instance *i, struct bytes name)
+{
+    i->name_size = name.len < LEDGER_CLIENT_MAX ? name.len : LEDGER_CLIENT_MAX;
+    for (size_t k = 0; k < i->name_size; k++)
+        i->name[k] = name.at[k] >= ' ' && name.at[k] < 0x7f ? name.at[k] : '?';
+}
+
+enum err ledger_present(struct ledger *l, uint32_t instance, struct bytes name, int64_t now_ms)
 {
     struct instance *i = instance_find(l, instance);
     if (!i) {
@@ -274,6 +281,7 @@ enum err ledger_present(struct ledger *l, uint32_t instance, int64_t now_ms)
             return ERR_NO_MEMORY;
         }
     }
+    instance_name(i, name);
     list_remove(&i->by_time);
     l->n_there += i->open++ == 0;
     return OK;
@@ -290,9 +298,14 @@ void ledger_absent(struct ledger *l, uint32_t instance, int64_t now_ms)
     list_add_tail(&l->ended, &i->by_time);
 }
 
+static const struct instance *instance_of(const struct ledger *l, uint64_t token)
+{
+    return l->instances.n ? instance_find(l, (uint32_t)(token >> 32)) : NULL;
+}
+
 static bool is_there(const struct ledger *l, uint64_t token)
 {
-    const struct instance *i = instance_find(l, (uint32_t)(token >> 32));
+    const struct instance *i = instance_of(l, token);
     return i && !instance_is_gone(l, i, l->now_ms);
 }
 
@@ -300,7 +313,7 @@ static bool is_there(const struct ledger *l, uint64_t token)
 static bool owner_is_gone(const struct ledger *l, const struct row *row)
 {
     return row && row->state == ONCE_CONSUMING && row->flags & LEDGER_WATCHED &&
-           instance_is_gone(l, instance_find(l, (uint32_t)(row->token >> 32)), l->now_ms);
+           instance_is_gone(l, instance_of(l, row->token), l->now_ms);
 }
 
 /* ---- a turn ---- */
@@ -428,11 +441,13 @@ static bool op_is_sound(struct op *op)
 static void entry_of(struct ledger_entry *e, const struct ledger *l, struct bytes group,
                      const struct op *op, enum ledger_event event)
 {
+    const struct instance *who = instance_of(l, op->token);
     *e = (struct ledger_entry){
         .event = (uint8_t)event,
         .token = op->token,
         .at_ms = l->now_ms,
         .group = group,
+        .client = who ? bytes_of(who->name, who->name_size) : (struct bytes){0},
         .name = bytes_str(op->name),
         .topic = bytes_str(op->topic),
         .message = bytes_str(op->message),

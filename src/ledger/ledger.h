@@ -45,6 +45,7 @@
 #include "ledger/wire.h"
 
 #define LEDGER_INSTANCES_MAX 100000 /* that are there at the same time */
+#define LEDGER_CLIENT_MAX    96     /* of a client's name; what does not fit is cut */
 
 struct ledger; /* one key for all of it: the caller's */
 
@@ -89,8 +90,10 @@ void ledger_sweep(struct ledger *l, int64_t now_ms, uint32_t rows);
 
 /* From when on everybody counts as having been there: the start. */
 void ledger_begins(struct ledger *l, int64_t now_ms);
-/* A request that names this instance has come, or ended. ERR_BUSY: there are too many. */
-must_check enum err ledger_present(struct ledger *l, uint32_t instance, int64_t now_ms);
+/* A request that names this instance has come, or ended. `name`: what the client calls itself, for
+ * people. ERR_BUSY: there are too many. */
+must_check enum err ledger_present(struct ledger *l, uint32_t instance, struct bytes name,
+                                   int64_t now_ms);
 void ledger_absent(struct ledger *l, uint32_t instance, int64_t now_ms);
 
 /* ---- at a start ---- */

@@ -34,6 +34,8 @@ struct instance {
     uint32_t open;       /* requests that name it */
     int64_t ended_ms;    /* when the last of them did */
     struct link by_time; /* in ledger.ended, while none is open */
+    size_t name_size;
+    uint8_t name[LEDGER_CLIENT_MAX]; /* what it calls itself: of printable ASCII */
 };
 
 struct ledger {

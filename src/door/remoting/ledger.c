@@ -366,7 +366,7 @@ void once_present(struct door *door, struct request *rq)
                         PRESENT_SESSIONS);
     struct present *p = err ? NULL : present_make(rq, (uint32_t)f.instance, &told);
     if (!err)
-        err = p ? broker_present(door->broker, p->instance, &p->hold, wait_ms, &ask.why)
+        err = p ? broker_present(door->broker, p->instance, f.name, &p->hold, wait_ms, &ask.why)
                 : ERR_NO_MEMORY;
     if (err) {
         answer_fault(rq, err, &ask.why);
