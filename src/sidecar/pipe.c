@@ -1,20 +1,6 @@
-/* pipe.c - processes that stay: messages go in as lines, fates come out as lines, in any order.
- *
- * Each process has two threads. The *feeder* takes jobs, writes them into one buffer and that into
- * the process, waiting as long as it must. The *reader* starts the process, reads what it says in
- * big pieces, ends jobs many at a time, watches their time, and starts it again when it has died.
- *
- * Which message is to blame when a process dies? If it had one alone, that one: it failed. If it
- * had many, nobody knows, so all of them come again (`again`), one at a time with nothing beside
- * it, until the one is found that kills, or none does. The others have lost no attempt. A message
- * that is not answered in time is to blame alone; what else the process had comes again as well.
- * The reader gives those away, since the feeder may be waiting for messages that never come; it
- * waits until they are through.
- *
- * Room: the process's, over its list of what is in flight and the process itself. */
-#include "sidecar/sidecar_int.h"
+/* pipe.c - the life of processes that stay, and what they say. pipe_int.h has the model. */
+#include "sidecar/pipe_int.h"
 
-#include "base/arena.h"
 #include "base/dice.h"
 
 #include <errno.h>
@@ -24,56 +10,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHUNK         (256 << 10) /* read at once */
-#define LINES_MAX     (128 << 20) /* of what is written at once: a piece, and one big message */
-#define PIECE_SIZE    (1 << 20)   /* of lines: then they are written */
-#define PIPE_SIZE     (1 << 20)
-#define ARENA_MAX     (1 << 20)
-#define BACK_OFF_MS   100
-#define BACK_MOST_MS  10000
-#define WRITE_LOOK_MS 100
-#define LEAVE_MS      5000 /* how long a process may take to end when its stdin has */
-
-/* What one piece of the process's output says. */
-struct ended {
-    struct answer answers[TAKE_MAX];
-    struct bytes lines[TAKE_MAX]; /* theirs */
-    size_t n_answers;
-    struct job *jobs[TAKE_MAX];
-    struct fate fates[TAKE_MAX];
-    size_t n;
-};
-
-struct process {
-    struct sidecar *sidecar;
-    struct pipe *pipe;
-    pthread_t feeder, reader;
-    bool feeding_thread, reading_thread;
-    struct child child;
-
-    struct room room;
-    struct list flying; /* jobs, in the order in which they were given */
-    struct map by_id;   /* the same */
-    size_t n_flying;
-    struct list again;  /* what a process that died had */
-    bool alone;         /* what flies is one of those */
-    bool alive, fed_up; /* it runs; nothing more will be given to it */
-    bool writing;       /* the feeder is in the middle of a write */
-    int in;             /* its stdin */
-    bool started;       /* once: how that went */
-    enum err start_err;
-    struct fault start_why;
-
-    /* The reader's own. */
-    int out; /* its stdout */
-    uint8_t *chunk;
-    size_t n_chunk;
-    struct arena arena;
-    struct buf line; /* for one that comes again */
-    unsigned fails;
-    bool answered; /* since it was started */
-    struct ended ended;
-};
+#define CHUNK        (256 << 10) /* read at once */
+#define PIPE_SIZE    (1 << 20)
+#define ARENA_MAX    (1 << 20)
+#define BACK_OFF_MS  100
+#define BACK_MOST_MS 10000
+#define LEAVE_MS     5000 /* how long a process may take to end when its stdin has */
 
 struct pipe {
     struct program program;
@@ -125,14 +67,6 @@ static enum err process_start(struct process *p, struct fault *why)
     return OK;
 }
 
-/* Room: the process's. No more lines for it, once the feeder is out of its write. */
-static void in_close(struct process *p)
-{
-    while (p->writing)
-        room_wait(&p->room, -1);
-    close_at(&p->in);
-}
-
 /* It has ended, or is to end. The feeder leaves its write with an error. */
 static void process_end(struct process *p, int grace_ms, int *status)
 {
@@ -141,162 +75,8 @@ static void process_end(struct process *p, int grace_ms, int *status)
     close_at(&p->out);
     room_enter(&p->room);
     p->alive = false;
-    in_close(p);
+    process_in_close(p);
     room_leave(&p->room);
-}
-
-/* ---- writing ---- */
-
-/* Room: the process's. A line for the job, which then flies. False: one with its id does already,
- * or there is no memory. */
-static bool fly(struct process *p, struct job *job, struct buf *lines)
-{
-    struct bytes id = bytes_str(job->d->id);
-    size_t start = lines->len;
-    line_write(lines, job->d, bytes_of(once_run_key(job->run), once_run_key_size(job->run)),
-               once_run_fence(job->run));
-    if (lines->err || map_get(&p->by_id, id) || map_put(&p->by_id, id, job)) {
-        lines->len = start;
-        lines->err = OK;
-        return false;
-    }
-    job->begun_ns = now_ns();
-    list_add_tail(&p->flying, &job->link);
-    p->n_flying++;
-    return true;
-}
-
-static bool is_alive(struct process *p)
-{
-    room_enter(&p->room);
-    bool alive = p->alive;
-    room_leave(&p->room);
-    return alive;
-}
-
-/* False: it has died, or does not read; the reader sees to that. Its end of the pipe may outlive
- * it, with a program that it has started: so whether it is alive is looked at, too. */
-static bool write_all(struct process *p, struct bytes b, int timeout_ms)
-{
-    uint64_t until = timeout_ms < 0 ? UINT64_MAX : now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-    while (b.len > 0) {
-        ssize_t n = write(p->in, b.at, b.len);
-        if (n > 0) {
-            b = bytes_from(b, (size_t)n);
-            continue;
-        }
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0 || errno != EAGAIN || now_ns() >= until || !is_alive(p))
-            return false;
-        struct pollfd at = {.fd = p->in, .events = POLLOUT};
-        (void)poll(&at, 1, WRITE_LOOK_MS);
-    }
-    return true;
-}
-
-static void writing_over(struct process *p)
-{
-    room_enter(&p->room);
-    p->writing = false;
-    room_tell(&p->room);
-    room_leave(&p->room);
-}
-
-/* ---- feeding ---- */
-
-/* Room: the process's. How many it may get. */
-static size_t window(const struct process *p)
-{
-    size_t most = (size_t)p->sidecar->with.in_flight;
-    bool may = p->alive && list_empty(&p->again) && !p->alone && p->n_flying < most;
-    return may ? most - p->n_flying : 0;
-}
-
-/* Waits until the process can take some: how many. 0: it is over. */
-static size_t wait_window(struct process *p)
-{
-    size_t room = 0;
-    room_enter(&p->room);
-    while (!p->fed_up && (room = window(p)) == 0)
-        room_wait(&p->room, -1);
-    bool over = p->fed_up;
-    room_leave(&p->room);
-    return over ? 0 : room < TAKE_MAX ? room : TAKE_MAX;
-}
-
-/* Those in flight are known before the process can answer. How many of the jobs are through, of
- * which the last one may be refused; the others wait until this piece is written. */
-static size_t flying_add(struct process *p, struct job **jobs, size_t n, struct buf *lines,
-                         bool *refused)
-{
-    size_t i = 0;
-    room_enter(&p->room);
-    while (!p->fed_up && window(p) == 0) /* it has died meanwhile */
-        room_wait(&p->room, -1);
-    for (*refused = false; i < n && !*refused && lines->len < PIECE_SIZE; i++)
-        *refused = p->fed_up || !fly(p, jobs[i], lines);
-    p->writing = lines->len > 0;
-    room_leave(&p->room);
-    return i;
-}
-
-static void feed(struct process *p, struct job **jobs, size_t n, struct buf *lines)
-{
-    for (size_t i = 0; i < n;) {
-        bool refused;
-        lines->len = 0;
-        i += flying_add(p, jobs + i, n - i, lines, &refused);
-        if (lines->len > 0) {
-            (void)write_all(p, buf_bytes(lines), -1);
-            writing_over(p);
-        }
-        if (refused) {
-            struct fate fate;
-            fate_set(&fate, SIDECAR_LATER, -1, "another with its id is at work, or no memory");
-            desk_end(p->sidecar, &jobs[i - 1], &fate, 1);
-        }
-    }
-}
-
-/* What will not be given to anybody any more. */
-static void again_drop(struct process *p)
-{
-    struct list dropped;
-    list_init(&dropped);
-    room_enter(&p->room);
-    list_append_all(&dropped, &p->again);
-    room_leave(&p->room);
-    for (struct link *k; (k = list_pop(&dropped));) {
-        struct job *job = list_entry(k, struct job, link);
-        struct fate fate;
-        fate_set(&fate, SIDECAR_LATER, 0, "the worker is gone");
-        desk_end(p->sidecar, &job, &fate, 1);
-    }
-}
-
-static void *feeder_run(void *arg)
-{
-    struct process *p = arg;
-    struct sidecar *s = p->sidecar;
-    struct buf lines = buf_upto(LINES_MAX);
-    struct job *jobs[TAKE_MAX];
-    size_t n, room;
-    while ((room = wait_window(p)) > 0 && (n = desk_next(s, jobs, room)) > 0) {
-        n = desk_begin(s, jobs, n);
-        if (n > 0)
-            feed(p, jobs, n, &lines);
-    }
-    buf_clear(&lines);
-    room_enter(&p->room); /* what it has shall be answered; then it may go */
-    while (p->alive && p->n_flying > 0 && !p->fed_up)
-        room_wait(&p->room, -1);
-    p->fed_up = true;
-    in_close(p);
-    room_tell(&p->room);
-    room_leave(&p->room);
-    again_drop(p);
-    return NULL;
 }
 
 /* ---- reading ---- */
@@ -405,30 +185,6 @@ static int due_ms(struct process *p)
 
 enum ending { END_DEAD, END_LATE, END_FLOOD };
 
-/* The next of those that come again, if nothing flies. False: the process does not read. */
-static bool again_feed(struct process *p, struct buf *line)
-{
-    struct job *job = NULL;
-    line->len = 0;
-    room_enter(&p->room);
-    if (!p->fed_up && !p->writing && p->n_flying == 0 && !list_empty(&p->again))
-        job = list_entry(list_pop(&p->again), struct job, link);
-    if (job)
-        p->alone = p->writing = fly(p, job, line);
-    room_leave(&p->room);
-    if (!job)
-        return true;
-    if (line->len == 0) { /* it went in before, so this is for want of memory */
-        struct fate fate;
-        fate_set(&fate, SIDECAR_LATER, -1, "no memory");
-        desk_end(p->sidecar, &job, &fate, 1);
-        return true;
-    }
-    bool read = write_all(p, buf_bytes(line), p->sidecar->with.timeout_ms);
-    writing_over(p);
-    return read;
-}
-
 /* Whether there is something to read; false with `*ended`: there is not, and the process is gone. A
  * program that it has started may keep its stdout open, so that alone does not tell. */
 static bool wait_output(struct process *p, bool *ended)
@@ -446,7 +202,7 @@ static enum ending read_all(struct process *p, struct ended *e)
     size_t behind = 0;
     for (;;) {
         bool ended;
-        if (!again_feed(p, &p->line))
+        if (!process_again_feed(p))
             return END_LATE;
         bool some = wait_output(p, &ended);
         bool late = due_ms(p) == 0;
@@ -569,7 +325,7 @@ static void *reader_run(void *arg)
         if (!running)
             sidecar_log(p->sidecar, SIDECAR_ERROR, "the worker cannot be started: %s", why.text);
     }
-    again_drop(p);
+    process_again_drop(p);
     return NULL;
 }
 
@@ -639,7 +395,7 @@ static void process_close(struct process *p)
     else if (p->reading_thread) {
         room_enter(&p->room);
         p->fed_up = true;
-        in_close(p);
+        process_in_close(p);
         room_tell(&p->room);
         room_leave(&p->room);
     }
