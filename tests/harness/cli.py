@@ -120,6 +120,11 @@ class Terminal:
                 raise process.Failed("%r did not come from %s; there is:\n%s" % (wanted, self.args, self.text))
         return self
 
+    def read(self):
+        """Takes what has been written so far, for a program that waits for nobody to read; None."""
+        while self._read(0):
+            pass
+
     def type(self, text):
         os.write(self.fd, text.encode())
         return self
