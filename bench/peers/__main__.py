@@ -78,13 +78,16 @@ def main():
     finally:  # also what was measured before it was interrupted
         book.about["load_after"] = load()
         book.save()
-        tell(book, folder)
+        tell(book, folder, None if quick or os.environ.get("OUT") else os.path.join(HERE, "..", "..", "docs", "performance.md"))
 
 
-def tell(book, folder):
-    """The whole book, with what earlier runs have put into it."""
+def tell(book, folder, page):
+    """The whole book, with what earlier runs have put into it. The page gets the targets."""
     measured = [work for work in works.WORKS if any(row["work"] == work.name for row in book.rows)]
-    Report(book, [kind(works.Length()) for kind in ALL], measured).write(folder)
+    report = Report(book, [kind(works.Length()) for kind in ALL], measured)
+    report.write(folder)
+    if page:
+        report.write_page(page)
     for target in targets(book, measured):
         if target.values:
             print("%-12s %s: %.3g%s (goal %s %.3g)" % (target.verdict.strip("*"), target.text, target.measured, target.unit,

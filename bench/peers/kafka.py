@@ -29,6 +29,7 @@ MAVEN_SECONDS = 600
 RATE_GUESS, SYNC_GUESS, BYTES_MOST = 120000, 4000, 1 << 29  # records a second: the tool wants a number, not a time
 SENT = re.compile(r"(\d+) records sent, ([\d.]+) records/sec.* ([\d.]+) ms max latency, (\d+) ms 50th, \d+ ms 95th, "
                   r"(\d+) ms 99th, (\d+) ms 99.9th")
+# It stands still for minutes while others are measured, and must not take itself for lost afterwards.
 SETTINGS = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{control}
@@ -41,6 +42,7 @@ offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=36000000
 """
 
 

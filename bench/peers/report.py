@@ -7,6 +7,8 @@ from . import plots, targets as goals
 
 OURS = "oncemq"
 BUSY = 0.9  # share of a core from which on the generator may have been the limit
+NEAR = 0.02  # a ratio so close to 1 is no difference
+MARK_BEGIN, MARK_END = "<!-- bench-peers begins -->\n", "<!-- bench-peers ends -->\n"
 
 
 def number(value):
@@ -39,8 +41,8 @@ class Report:
         self.others = [peer for peer in self.peers if peer.key not in (OURS, "limits")]
 
     def write(self, folder):
-        lines = self.heading() + self.target_table() + self.rates() + self.latencies() + self.cpu() + self.memory()
-        lines += self.notes()
+        lines = self.heading() + ["## Targets", ""] + self.target_table() + self.behind() + self.rates() + self.latencies()
+        lines += self.cpu() + self.memory() + self.notes()
         with open(os.path.join(folder, "README.md"), "w") as out:
             out.write("\n".join(lines))
         plots.draw(folder, self.book, self.peers)
@@ -69,7 +71,36 @@ class Report:
                 if len(target.values) > 1:
                     measured += " (%.3g–%.3g)" % (target.values[0], target.values[-1])
             rows.append([target.text, goal, measured, target.verdict])
-        return ["## Targets", "", "OnceMQ's number as a multiple of what is named.", ""] + table(["Target", "Goal", "Measured", ""], rows)
+        return ["OnceMQ's number as a multiple of what is named.", ""] + table(["Target", "Goal", "Measured", ""], rows)
+
+    def behind(self):
+        """Every work in which another server did better, by median."""
+        lines = []
+        for work in self.works:
+            for peer in self.others:
+                if peer.key == "bare":
+                    continue
+                for field, what, sign in (("per_second", "messages per second", 1), ("p99_us", "p99", -1), ("cpu_us", "processor time", -1)):
+                    if field == "p99_us" and not work.rate and work.in_flight > 1:
+                        continue  # times of a full pipe tell the same as the rate
+                    values = self.book.ratios(work.name, field, OURS, peer.key)
+                    if values and (statistics.median(values) - 1) * sign < -NEAR:
+                        lines.append("- %s: %s times the %s of %s" % (work.text, ratio(values).replace("×", ""), what, peer.label))
+        return ["## Where OnceMQ is behind", ""] + (lines or ["Nowhere in this run."]) + [""]
+
+    def write_page(self, path):
+        """The targets between two marks of a page."""
+        with open(path) as source:
+            before, found, rest = source.read().partition(MARK_BEGIN)
+        _, ended, after = rest.partition(MARK_END)
+        if not found or not ended:
+            return
+        about = self.book.about
+        lines = ["", "Run of %s, %d rounds, %s cores of %s, load average before it %s:" % (
+            about["date"], about["rounds"], about["cores"], about["processor"], about["load_before"]), ""]
+        lines += self.target_table() + [line.replace("## ", "### ") for line in self.behind()]
+        with open(path, "w") as out:
+            out.write(before + MARK_BEGIN + "\n".join(lines) + MARK_END + after)
 
     def measured(self, field):
         return [work for work in self.works if self.book.values(OURS, work.name, field)]

@@ -45,7 +45,6 @@ class Stage:
 
     def close(self):
         for server in self.waiting.values():
-            server.thaw()
             server.stop()
 
 

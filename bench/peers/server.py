@@ -58,6 +58,10 @@ class Server:
     def thaw(self):
         for pid in self.pids:
             os.kill(pid, signal.SIGCONT)
+        self.awake()
+
+    def awake(self):
+        """Waits until it serves again; a peer whose servers need a moment puts its own way here."""
 
     def stop(self):
         for child in self.children:

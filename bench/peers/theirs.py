@@ -15,10 +15,15 @@ from . import generator, limit
 from .rocket import TOPIC, WARM_GAIN, WARM_ROUNDS, WARM_SECONDS, Rocket, first_ack
 from .server import Server
 
+AWAKE_SECONDS = 0.5
 TUNED = pathlib.Path(__file__).parent / "apache-tuned.conf"
 # The harness makes a small broker for tests; None leaves a setting to Apache's own default.
 DEFAULTS = dict.fromkeys(["mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxIndexNum", "maxHashSlotNum",
                           "warmMapedFileEnable", "transientStorePoolEnable"])
+
+# Broker and name server stand still for minutes while others are measured, and must know each other afterwards.
+PATIENT = {"scanNotActiveBrokerInterval": 36000000, "serverChannelMaxIdleTimeSeconds": 36000}
+DEFAULTS["clientChannelMaxIdleTimeSeconds"] = 36000
 
 
 def settings_of(path):
@@ -41,7 +46,7 @@ class Apache(Rocket):
         return dict(DEFAULTS), ()
 
     def start(self, flush="async", lean=False, memory=0):
-        names = apache.NameServer()
+        names = apache.NameServer(**PATIENT)
         settings, more = self.settings()
         if flush == "sync":
             settings["flushDiskType"] = "SYNC_FLUSH"
@@ -58,7 +63,14 @@ class Apache(Rocket):
         first_ack(broker.address)
         took = (time.monotonic() - began) * 1000
         broker.wait_registered(names.address)
-        return Server([broker.child, names.child], broker.home, broker.address, names.address, took)
+        server = Server([broker.child, names.child], broker.home, broker.address, names.address, took)
+        server.awake = lambda: self._awake(broker, names.address)
+        return server
+
+    @staticmethod
+    def _awake(broker, names):
+        time.sleep(AWAKE_SECONDS)  # what its timers found to be overdue happens now
+        broker.wait_registered(names)
 
     def warm(self, server):
         best = 0

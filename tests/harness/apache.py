@@ -156,10 +156,10 @@ class Server:
 class NameServer(Server):
     """Apache's name server on a free port of loopback."""
 
-    def __init__(self, port=None, bind="127.0.0.1", properties=()):
+    def __init__(self, port=None, bind="127.0.0.1", properties=(), **settings):
         port = port or process.free_ports()[0]
         super().__init__("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup",
-                         {"listenPort": port, "bindAddress": bind}, "%s:%d" % (bind, port), properties=properties)
+                         {"listenPort": port, "bindAddress": bind, **settings}, "%s:%d" % (bind, port), properties=properties)
 
     def probe(self, client):
         return client.request(remoting.GET_BROKER_CLUSTER_INFO).code == remoting.SUCCESS
