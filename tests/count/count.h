@@ -1,6 +1,6 @@
 /* count.h - the hot paths in one thread, for tools that count.
  *
- *     count_broker send|send1|pull MESSAGES
+ *     count_broker send|send1|sync|pull MESSAGES
  *     count_once once MESSAGES
  *
  * A daemon under load is never twice the same: how many messages one read brings is up to the
@@ -13,6 +13,8 @@
  *
  *     send    8 connections, 32 sends of 1 KiB each in a round, JSON headers as of the Java client
  *     send1   64 connections, one send each
+ *     sync    as send, with SYNC_FLUSH: answers wait for the disk and leave in the next turn. What
+ *             the flush thread does in between is not counted
  *     pull    8 consumers, one pull of 32 messages each; what was read is read again
  *     once    libonce on its memory store: a key of a JSON body, a claim, a handler that does
  *             nothing, a mark; every key is new
@@ -35,16 +37,22 @@
 struct house;
 
 /* In a folder of its own below $TMPDIR, or here; house_close removes it. */
-struct house *house_open(void);
+struct house *house_open(bool sync);
 void house_close(struct house *house);
 /* A connection to it; what is written waits until the next turn. */
 void house_connect(struct house *house, struct wire *client);
 /* One turn of the loop: all that has been written is read, done and answered. */
 void house_turn(struct house *house);
+/* What was stored is brought to the disk, and who waited for that is answered, in another turn. */
+void house_flush(struct house *house);
 
 /* ---- count_paths.c: rounds ---- */
 
-void count_sends(struct house *house, unsigned conns, unsigned flight, unsigned messages);
+struct sends {
+    unsigned conns, flight;
+    bool sync; /* so was the house opened */
+};
+void count_sends(struct house *house, const struct sends *how, unsigned messages);
 void count_pulls(struct house *house, unsigned messages);
 
 #endif

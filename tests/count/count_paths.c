@@ -41,29 +41,37 @@ static void expect(struct wire *w, struct answer *a, const char *what)
 
 /* ---- sends ---- */
 
-void count_sends(struct house *house, unsigned conns, unsigned flight, unsigned messages)
+static void expect_sends(struct rounds *r, unsigned flight)
+{
+    for (unsigned conn = 0; conn < r->conns; conn++)
+        for (unsigned i = 0; i < flight; i++) {
+            struct answer a;
+            expect(&r->wires[conn], &a, "a send");
+            if (answer_opaque(&a) != i || head_field(&a.head, BYTES("msgId")).len != 32)
+                wrong("a send's answer is another's, or has no id");
+        }
+}
+
+void count_sends(struct house *house, const struct sends *how, unsigned messages)
 {
     struct rounds r;
     struct stamp stamp;
-    rounds_open(&r, house, conns);
+    unsigned flight = how->flight;
+    rounds_open(&r, house, how->conns);
     stamp_make(&stamp, &r.load, &(struct mould){.topic = COUNT_TOPIC});
     uint8_t *out = malloc(stamp.len * flight);
     must(out, "memory");
     unsigned sent = 0;
     while (sent < messages) {
-        for (unsigned conn = 0; conn < conns; conn++) {
+        for (unsigned conn = 0; conn < how->conns; conn++) {
             for (unsigned i = 0; i < flight; i++, sent++)
                 stamp_put(&stamp, out + i * stamp.len, i, sent % QUEUES, sent);
             wire_write(&r.wires[conn], bytes_of(out, stamp.len * flight));
         }
         house_turn(house);
-        for (unsigned conn = 0; conn < conns; conn++)
-            for (unsigned i = 0; i < flight; i++) {
-                struct answer a;
-                expect(&r.wires[conn], &a, "a send");
-                if (answer_opaque(&a) != i || head_field(&a.head, BYTES("msgId")).len != 32)
-                    wrong("a send's answer is another's, or has no id");
-            }
+        if (how->sync)
+            house_flush(house);
+        expect_sends(&r, flight);
     }
     free(out);
     stamp_clear(&stamp);
@@ -109,7 +117,7 @@ static void check_batch(struct bytes body, int64_t offset)
 
 void count_pulls(struct house *house, unsigned messages)
 {
-    count_sends(house, QUEUES, 32, QUEUES * BACKLOG);
+    count_sends(house, &(struct sends){.conns = 8, .flight = 32}, QUEUES * BACKLOG);
     struct rounds r;
     rounds_open(&r, house, QUEUES);
     subscribe(&r);
