@@ -421,11 +421,12 @@ static void failed(struct op *op, enum err err, const char *text)
 static bool op_is_sound(struct op *op)
 {
     bool by_token = op->kind != OP_LOOK && op->kind != OP_FORGET && op->kind != OP_STEP_GET;
-    bool has_end = op->kind == OP_CLAIM || op->kind == OP_RENEW;
+    /* A renewal may end a claim now without freeing it: whoever comes next hears of this run. */
+    int64_t least_ms = op->kind == OP_CLAIM ? 1 : op->kind == OP_RENEW ? 0 : INT64_MIN;
     bool has_step = op->kind == OP_STEP_GET || op->kind == OP_STEP_PUT;
     if (by_token && op->token == 0)
         failed(op, ERR_INVALID, "a token is never 0");
-    else if (has_end && op->expiry_ms <= 0)
+    else if (op->expiry_ms < least_ms)
         failed(op, ERR_INVALID, "a claim ends later than now: the expiry must be above 0");
     else if (op->retention_ms < 0)
         failed(op, ERR_INVALID, "the retention must not be below 0");

@@ -110,6 +110,10 @@ def _():
         said(b.claim("late"), l.DONE, "duplicate")
         advance(a.client, 3600001)
         said(b.claim("late"), l.OK, "when the mark's time is over")
+        said(a.claim("given up", expiry=5000), l.OK, "claim")
+        said(a.run(l.RENEW, "given up", token=a.held, expiry=0), l.OK, "over, but not free")
+        said(a.run(l.RENEW, "given up", token=a.held, expiry=-1), l.FAILED, "below 0")
+        tap.equal(said(b.claim("given up"), l.OK, "the next one").state, l.S_CONSUMING, "hears of it")
 
 
 @tap.test("two bodies under one key: refused and counted")
