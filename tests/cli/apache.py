@@ -10,13 +10,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import apache, process, tap  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FILES = sys.argv[1:] or ["topics", "groups", "brokers", "send", "consume", "query", "trace", "dlq", "run", "forms"]
+FILES = sys.argv[1:] or ["topics", "groups", "brokers", "send", "consume", "query", "trace", "why", "audit", "dlq", "run", "forms"]
 RESULT = re.compile(r"^(not )?ok \d+ - (.*?)(?: # SKIP ?(.*))?$")
 
 
-def play(name, servers):
+def play(name, servers, folder):
     """Runs one file and gives its cases: (failed, sentence, reason of a skip or None, lines that follow)."""
-    env = dict(os.environ, ENDPOINT="apache", SERVERS=servers)
+    env = dict(os.environ, ENDPOINT="apache", SERVERS=servers, SERVER_FOLDER=folder)
     done = subprocess.run([sys.executable, os.path.join(HERE, name + ".py")], env=env, capture_output=True, text=True, timeout=280,
                           preexec_fn=process.die_with_parent, check=False)
     cases = []
@@ -40,7 +40,7 @@ def main():
         broker.wait_registered(names.address)
         count, failed = 0, False
         for name in FILES:
-            for bad, sentence, skipped, lines in play(name, "%s,%s" % (names.address, broker.address)):
+            for bad, sentence, skipped, lines in play(name, "%s,%s" % (names.address, broker.address), os.path.join(broker.home, "store")):
                 count += 1
                 failed = failed or bad
                 print("%sok %d - %s: %s%s" % ("not " if bad else "", count, name, sentence, "" if skipped is None else " # SKIP " + skipped))
