@@ -436,7 +436,9 @@ must_check enum err ledger_room_open(struct broker *b);
 void ledger_room_close(struct broker *b);
 void ledger_room_tune(struct broker *b, const struct broker_options *now);
 void ledger_room_numbers(struct broker *b, struct broker_numbers *out);
-/* No key held, and nobody else is there: what the log has. */
+/* At a stop, when nobody asks any more: so that the next start has little to read. */
+must_check enum err ledger_save_last(struct broker *b, struct fault *why);
+/* No key held, and nobody else is there: the snapshot, and what the log has behind it. */
 must_check enum err ledger_replay(struct broker *b, struct fault *why);
 
 /* ---- save.c, room: core ---- */

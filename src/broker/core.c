@@ -49,6 +49,8 @@ enum err broker_close(struct broker *b, struct fault *why)
     }
     timers_settle(b);
     enum err err = broker_save_turn(b, why);
+    enum err ledger_err = ledger_save_last(b, err ? NULL : why);
+    err = err ? err : ledger_err;
     broker_free(b);
     return err;
 }

@@ -26,15 +26,24 @@ enum err ledger_room_open(struct broker *b)
     r->on = b->set.ledger;
     r->seed = dice_next(&b->dice);
     b->ledger = r;
+    enum err err = ledger_saving_make(b);
+    return err ? err : ledger_table_open(b);
+}
+
+enum err ledger_table_open(struct broker *b)
+{
     struct ledger_options options = {b->set.ledger_max_keys, b->set.ledger_grace_ms,
-                                     dice_next(&b->dice)};
-    return ledger_open(&options, &r->ledger);
+                                     b->ledger->seed};
+    ledger_close(b->ledger->ledger);
+    b->ledger->ledger = NULL;
+    return ledger_open(&options, &b->ledger->ledger);
 }
 
 void ledger_room_close(struct broker *b)
 {
     if (!b->ledger)
         return;
+    ledger_saving_free(b);
     ledger_close(b->ledger->ledger);
     room_clear(&b->ledger->room);
     free(b->ledger);
@@ -249,8 +258,7 @@ static void drafts_make(struct broker *b, struct ledger_desk *d)
     }
 }
 
-/* Not that of another folder, nor of this one's earlier life. */
-static uint64_t birth_make(struct broker *b)
+uint64_t ledger_birth_make(struct broker *b)
 {
     uint64_t mixed = b->ledger->seed ^ (uint64_t)clock_ms(b->clock) * UINT64_C(0x9e3779b97f4a7c15);
     return (mixed & INT64_MAX) | 1;
@@ -271,13 +279,17 @@ static enum err records_write(struct broker *b, struct ledger_desk *d)
     if (!r->queue)
         return ERR_NO_MEMORY;
     if (first)
-        r->birth = birth_make(b);
+        r->birth = ledger_birth_make(b);
     drafts_make(b, d);
     uint64_t end;
     err = store_append(b->store, d->drafts, d->n, d->stored, &end);
     for (size_t i = 0; !err && i < d->n; i++) {
         invariant(d->stored[i].err == OK); /* they are small enough */
         d->positions[i] = d->stored[i].position;
+        if (r->tail == 0)
+            r->tail_first = (uint64_t)d->positions[i];
+        r->tail += d->stored[i].size;
+        r->next_offset = d->stored[i].queue_offset + 1;
     }
     if (!err)
         r->end = end;

@@ -58,5 +58,7 @@ int64_t broker_ledger_ms(
 
 /* Forgets what is over, in a bounded step. The keeper. */
 void broker_ledger_turn(struct broker *broker);
+/* Makes a snapshot when one is due, in bounded steps; before each turn of cleaning. The keeper. */
+must_check enum err broker_ledger_save_turn(struct broker *broker, struct fault *why);
 
 #endif

@@ -1,8 +1,9 @@
 /* ledger_load.c - after a start: the ledger is made from what the log has, before anybody asks.
  *
- * The entries of its queue are read in their order; each says what its key had afterwards. If the
- * queue does not begin with its first record any more, or a record cannot be read, marks may be
- * missing: what is there is kept, but the ledger is another one from now on, and says so.
+ * First the snapshot, if there is one, then the records of its queue that came behind it, in their
+ * order; each entry says what its key had afterwards. If records are missing between the two, or
+ * cannot be read, marks may be missing: what is there is kept, but the ledger is another one from
+ * now on, and says so.
  */
 #include "broker/ledger_int.h"
 
@@ -16,7 +17,8 @@ struct loading {
     int64_t position; /* of the record that is read */
     int64_t seen_ms;  /* the latest time that an entry tells */
     uint64_t birth;
-    uint64_t damaged; /* records */
+    uint64_t damaged;          /* records */
+    uint64_t tail, tail_first; /* bytes of records; where the first stands */
     enum err err;
 };
 
@@ -37,6 +39,8 @@ static void record_take(struct loading *l, const struct record *record)
     struct bytes text;
     int64_t birth;
     l->position = record->position;
+    l->tail_first = l->tail ? l->tail_first : (uint64_t)record->position;
+    l->tail += record->size;
     if (entries_read(record->body, entry_take, l))
         l->damaged++;
     if (props_get(record->props, LEDGER_BIRTH, &text) && bytes_to_i64(text, &birth) && birth > 0)
@@ -87,29 +91,83 @@ static void time_begin(struct broker *b, int64_t seen_ms)
     ledger_begins(b->ledger->ledger, start_ms);
 }
 
+/* What the file says; where in the queue to go on. `*lost`: a snapshot that cannot be used. */
+static enum err snapshot_take(struct loading *l, int64_t *offset, bool *damaged, struct fault *why)
+{
+    struct snapshot_head head;
+    enum err err = ledger_saved_read(l->b, &head, why);
+    *offset = 0;
+    *damaged = err == ERR_DAMAGED || err == ERR_UNSUPPORTED;
+    if (*damaged)
+        err = ledger_table_open(l->b); /* a part of it is worse than nothing */
+    else if (!err) {
+        *offset = head.offset;
+        l->birth = head.birth;
+        l->seen_ms = head.time_ms;
+    }
+    return err == ERR_NOT_FOUND ? OK : err;
+}
+
+/* The queue's end is known, and how far before it the snapshot is. */
+static void tail_begin(struct ledger_room *r, const struct loading *l, int64_t end)
+{
+    r->next_offset = end;
+    r->tail = l->tail;
+    r->tail_first = l->tail_first;
+}
+
+/* Marks may be missing: it is another one from now on, and a start after this one must not find the
+ * same gap. */
+static enum err born_again(struct broker *b, const char *reason, struct fault *why)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "the once ledger may have lost marks that clients were told of: %s. What is left "
+             "counts, and each client is told once (ERR_STALE)",
+             reason);
+    note_add(b, text);
+    b->ledger->birth = ledger_birth_make(b);
+    enum err err = store_flush_all(b->store, why);
+    return err ? err : ledger_save_now(b, why);
+}
+
+static const char *what_is_lost(const struct loading *l, int64_t from, int64_t min, int64_t max)
+{
+    if (min > from)
+        return "the log was deleted further than its snapshot knows it";
+    if (from > max)
+        return "its snapshot knows more of the log than there is";
+    return l->damaged ? "records of it cannot be read" : NULL;
+}
+
 enum err ledger_replay(struct broker *b, struct fault *why)
 {
     struct ledger_room *r = b->ledger;
     struct loading l = {.b = b};
+    int64_t from = 0;
+    bool damaged = false;
     time_begin(b, 0);
     if (!r->on)
         return OK;
+    enum err err = snapshot_take(&l, &from, &damaged, why);
     r->queue = store_queue_find(b->store, BYTES(LEDGER_TOPIC), 0);
-    if (!r->queue)
-        return OK;
-    int64_t first = queue_min(b->store, r->queue);
-    enum err err = queue_take(&l, r->queue, first);
+    int64_t min = r->queue ? queue_min(b->store, r->queue) : 0;
+    int64_t max = r->queue ? queue_max(r->queue) : 0;
+    if (!err && r->queue)
+        err = queue_take(&l, r->queue, from > min ? from : min);
     if (err)
-        return fault_set(why, err, "reading the once ledger: %s", err_text(err));
+        return fault_add(why, err, "reading the once ledger");
     r->birth = l.birth;
     r->end = store_confirmed(b->store);
+    tail_begin(r, &l, max);
     time_begin(b, l.seen_ms);
-    if (first > 0 || l.damaged) {
-        r->birth = 0; /* the next turn gives it another one */
-        note_add(b, first > 0 ? "the once ledger has lost marks that its clients were told of: the "
-                                "log's beginning was deleted. They are told once"
-                              : "the once ledger has lost marks that its clients were told of: "
-                                "records cannot be read. They are told once");
-    }
+    ledger_sweep(r->ledger, ledger_now_ms(b), UINT32_MAX);
+    const char *lost = what_is_lost(&l, from, min, max);
+    if (damaged)
+        note_add(b, lost ? "config/onceLedger is damaged"
+                         : "config/onceLedger was damaged; the log still had all of it");
+    err = lost ? born_again(b, lost, why) : OK;
+    if (err && from > max) /* else new records would be behind what the snapshot knows */
+        return fault_add(why, err, "saving the once ledger");
     return OK;
 }

@@ -95,7 +95,7 @@ void house_await_saved(void *user, struct saved_wait *wait)
 
 /* What the keeper has told the operator, so that it is told once. */
 struct keeper {
-    struct log_limit trouble, cleaning, put_off;
+    struct log_limit trouble, cleaning, put_off, ledger;
     uint64_t ill_ns; /* when the store was last found ill; 0: it is well */
     enum err ahead;
     bool pressed;
@@ -167,6 +167,16 @@ static void clean_store(struct house *h, struct keeper *k)
     k->ahead = got.ahead;
 }
 
+static void save_ledger(struct house *h, struct keeper *k)
+{
+    struct fault why = {0};
+    enum err err = broker_ledger_save_turn(h->broker, &why);
+    if (err)
+        log_limited(&h->log, &k->ledger, LOG_ERROR,
+                    "snapshot of the once ledger put off reason=%s action=\"trying again\"",
+                    LOG_QUOTE(bytes_str(why.text[0] ? why.text : err_text(err))));
+}
+
 /* Sleeps a little, or until there is something to save or the house closes. True: save at once. */
 static bool keeper_pause(struct house *h)
 {
@@ -186,6 +196,7 @@ static void *keeper_thread(void *arg)
     struct keeper k = {0};
     while (!closing(h)) {
         store_keep_turn(h->store);
+        save_ledger(h, &k);
         clean_store(h, &k);
         tell_store_state(h, &k);
         broker_dedup_turn(h->broker);

@@ -137,6 +137,7 @@ enum err ledger_step_add(struct ledger *l, struct row *row, struct bytes name, u
     if (name.len)
         memcpy(step->name, name.at, name.len);
     steps->first = step;
+    steps->n++;
     l->n_steps++;
     l->steps_bytes += step_bytes(step);
     *out = step;
@@ -185,10 +186,10 @@ static bool row_is_over(const struct row *row, int64_t now_ms)
 {
     if (row->state == ONCE_ABSENT || row->until_ms > now_ms)
         return false;
-    unsigned keep = row->state == ONCE_CONSUMING ? row->flags >> LEDGER_KEEP_SHIFT : 0;
-    int64_t past_ms;
+    unsigned keep = row->flags >> LEDGER_KEEP_SHIFT;
+    int64_t past_ms, keep_ms = INT64_C(1) << (keep < KEEP_MOST ? keep : KEEP_MOST);
     return __builtin_sub_overflow(now_ms, row->until_ms, &past_ms) ||
-           past_ms >= (INT64_C(1) << (keep < KEEP_MOST ? keep : KEEP_MOST)) - 1;
+           row->state != ONCE_CONSUMING || past_ms >= keep_ms;
 }
 
 static unsigned keep_of(int64_t retention_ms)
@@ -232,7 +233,10 @@ static bool instance_is_gone(const struct ledger *l, const struct instance *i, i
 void ledger_sweep(struct ledger *l, int64_t now_ms, uint32_t rows)
 {
     invariant(l->n_undo == 0);
-    rows_look(l, now_ms, rows);
+    uint64_t all = 0;
+    for (size_t i = 0; i < ROWS_SHARDS; i++)
+        all += l->shard[i].top;
+    rows_look(l, now_ms, rows < all ? rows : (uint32_t)all);
     for (struct link *k; (k = list_first(&l->ended));) {
         struct instance *i = list_entry(k, struct instance, by_time);
         if (!instance_is_gone(l, i, now_ms))
@@ -355,6 +359,7 @@ static void undo_one(struct ledger *l, struct undo *u)
         struct ledger_steps *steps = row ? steps_detach(l, row) : NULL;
         invariant(steps && steps->first == u->added);
         steps->first = u->added->next;
+        steps->n--;
         free(u->added);
         if (u->before.stepped)
             steps_attach(l, steps);
@@ -560,8 +565,8 @@ static bool row_change(struct ledger *l, struct row *row, uint32_t record, const
 static bool step_run(struct ledger *l, uint32_t record, struct op *op, struct row *row,
                      struct ledger_where *where, enum ledger_event *event)
 {
-    struct ledger_step *step =
-        step_find(map_get(&l->steps, bytes_of(op->id, ROWS_ID_SIZE)), op->step);
+    const struct ledger_steps *steps = map_get(&l->steps, bytes_of(op->id, ROWS_ID_SIZE));
+    const struct ledger_step *step = step_find(steps, op->step);
     op->outcome = OUT_ABSENT;
     if (op->kind == OP_STEP_GET) {
         if (step) {
@@ -576,6 +581,10 @@ static bool step_run(struct ledger *l, uint32_t record, struct op *op, struct ro
     op->outcome = OUT_OK;
     if (step || !has_room(l, op)) /* what is there stays as it is */
         return false;
+    if (steps && steps->n == LEDGER_STEPS_MAX) {
+        failed(op, ERR_TOO_BIG, "a key has at most 1024 steps");
+        return false;
+    }
     struct undo *u = undo_add(l, op->id, row);
     if (!u || ledger_step_add(l, row, op->step, LEDGER_PENDING | record, &u->added)) {
         l->n_undo -= u != NULL;
@@ -603,13 +612,25 @@ static struct stored stored_of(const struct row *row)
     return (struct stored){row->state, row->token, row->fence, row->until_ms, row->fingerprint};
 }
 
+/* What is over counts as gone, swept or not. NULL: it has none now, or there is no memory. */
+static struct row *row_now(struct ledger *l, const uint8_t *id)
+{
+    struct row *row = rows_find(shard_of(l, id), id);
+    struct undo *u = row && row_is_over(row, l->now_ms) ? undo_add(l, id, row) : NULL;
+    if (!u)
+        return row;
+    u->dropped = steps_detach(l, row);
+    row_drop(l, row);
+    return NULL;
+}
+
 bool ledger_run(struct ledger *l, struct bytes group, uint32_t record, struct op *op,
                 struct ledger_where *where, struct ledger_entry *entry)
 {
     *where = (struct ledger_where){0};
     if (!op_is_sound(op))
         return false;
-    struct row *row = rows_find(shard_of(l, op->id), op->id);
+    struct row *row = row_now(l, op->id);
     struct stored before = stored_of(row), after;
     enum ledger_event event = EVENT_STEP;
     if (op->kind == OP_STEP_GET || op->kind == OP_STEP_PUT) {
@@ -670,7 +691,8 @@ enum err ledger_load(struct ledger *l, const struct ledger_entry *e, int64_t pos
             return OK;
         return ledger_step_add(l, row, e->step, (uint64_t)position + 1, &step);
     }
-    if (row && (e->state == ONCE_ABSENT || e->state == ONCE_CONSUMED))
+    bool anew = e->event == EVENT_CLAIMED && row && row_is_over(row, e->at_ms);
+    if (row && (e->state == ONCE_ABSENT || e->state == ONCE_CONSUMED || anew))
         steps_free(steps_detach(l, row));
     if (e->state == ONCE_ABSENT) {
         if (row)

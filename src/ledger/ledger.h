@@ -45,6 +45,7 @@
 #include "ledger/wire.h"
 
 #define LEDGER_INSTANCES_MAX 100000 /* that are there at the same time */
+#define LEDGER_STEPS_MAX     1024   /* of one key */
 #define LEDGER_CLIENT_MAX    96     /* of a client's name; what does not fit is cut */
 
 struct ledger; /* one key for all of it: the caller's */
@@ -82,7 +83,8 @@ void ledger_keep(struct ledger *l, const int64_t *positions);
 /* They are not: everything is as it was before ledger_begin. */
 void ledger_undo(struct ledger *l);
 
-/* Looks at so many rows, on from the last one, and drops those whose time is over. Also forgets
+/* Looks at so many rows, each once at most, on from the last one, and drops those whose time is
+ * over. A start does it for all, since the log has those, too, that were dropped before. Forgets
  * instances that are gone. Not inside a turn. */
 void ledger_sweep(struct ledger *l, int64_t now_ms, uint32_t rows);
 

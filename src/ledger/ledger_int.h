@@ -18,6 +18,7 @@ struct ledger_step {
 };
 struct ledger_steps {
     uint8_t id[ROWS_ID_SIZE];
+    uint32_t n;
     struct ledger_step *first;
 };
 

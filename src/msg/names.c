@@ -51,6 +51,7 @@ static const struct system_topic system_topics[] = {
     {"TRANS_CHECK_MAX_TIME_TOPIC", true},
     {"SELF_TEST_TOPIC", true},
     {"OFFSET_MOVED_EVENT", true},
+    {"rmq_sys_ONCE_LEDGER", true}, /* our own: src/ledger */
     {"TBW102", false},
     {"BenchmarkTest", false},
     {"RMQ_SYS_TRACE_TOPIC", false},

@@ -75,14 +75,6 @@ static enum err slots_grow(struct rows *rows)
     return rows->n + 1 < rows->n_slots ? OK : err; /* one more will do, if one stays free */
 }
 
-enum err rows_reserve(struct rows *rows, uint32_t n)
-{
-    uint32_t slots = rows->n_slots ? rows->n_slots : SLOTS_FEW;
-    while (slots / 4 * 3 <= n && slots < UINT32_MAX / 2)
-        slots *= 2;
-    return slots > rows->n_slots ? slots_set(rows, slots) : OK;
-}
-
 /* What stands behind it and would rather stand here, or before, moves up. */
 static void slot_free(struct rows *rows, struct rows_slot *slot)
 {

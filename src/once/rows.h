@@ -67,7 +67,5 @@ static inline struct row *rows_at(const struct rows *rows, uint32_t number)
     return &rows->page[number / ROWS_PAGE_ROWS][number % ROWS_PAGE_ROWS];
 }
 size_t rows_bytes(const struct rows *rows); /* of memory */
-/* Room for so many in all, so that it need not grow. */
-must_check enum err rows_reserve(struct rows *rows, uint32_t n);
 
 #endif

@@ -74,6 +74,14 @@ void store_clean_hold(struct store *store, int64_t from_ms)
     atomic_store_explicit(&store->cleaner.hold_ms, from_ms, memory_order_relaxed);
 }
 
+uint64_t store_clean_reach(struct store *store)
+{
+    uint64_t size = store->log.file_size;
+    uint64_t most = position_get(&store->positions.first) + ROUND_FILES * size;
+    uint64_t last = position_get(&store->positions.flushed) / size * size; /* that file stays */
+    return most < last ? most : last;
+}
+
 void store_clean_request(struct store *store)
 {
     atomic_store_explicit(&store->cleaner.manual, MANUAL_ROUNDS, memory_order_relaxed);

@@ -312,6 +312,8 @@ void store_clean_turn(struct store *store, struct store_cleaned *out);
 /* Records of this store time and later are still needed: they are not deleted for their age, only
  * when the disk is too full. INT64_MAX: none is. Any thread. */
 void store_clean_hold(struct store *store, int64_t from_ms);
+/* Before this position anything may be gone after the next turn of cleaning. Any thread. */
+uint64_t store_clean_reach(struct store *store);
 /* Deletes at any hour for the next 20 rounds (mqadmin deleteExpiredCommitLog). Any thread. */
 void store_clean_request(struct store *store);
 
