@@ -50,6 +50,16 @@ static inline void list_remove(struct link *k)
     k->prev = k->next = k;
 }
 
+/* `fresh` takes the place of `k`, which is in a list and leaves it. */
+static inline void list_replace(struct link *k, struct link *fresh)
+{
+    fresh->prev = k->prev;
+    fresh->next = k->next;
+    fresh->prev->next = fresh;
+    fresh->next->prev = fresh;
+    k->prev = k->next = k;
+}
+
 static inline struct link *list_first(const struct list *l)
 {
     return list_empty(l) ? NULL : l->head.next;

@@ -40,6 +40,9 @@ static void keeps_order_and_lets_go(void **state)
     assert_ptr_equal(list_pop(&l), &items[0].by_order);
     list_add_tail(&l, &items[0].by_order);
     check_list(&l, "cda");
+    list_replace(&items[3].by_order, &items[1].by_order);
+    assert_false(link_in_list(&items[3].by_order));
+    check_list(&l, "cba");
     list_each(k, &l)
         list_remove(k);
     check_list(&l, "");

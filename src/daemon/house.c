@@ -76,6 +76,7 @@ static struct store_options store_options_of(struct house *h, const struct setti
         .flush_thorough_interval_ms = (uint64_t)s->flush_thorough_interval_ms,
         .queue_flush_interval_ms = (uint64_t)s->queue_flush_interval_ms,
         .max_record_size = (uint32_t)s->max_message_size + 65536,
+        .open_files = files_allowed(h->options.descriptors, h->limits.max_conns),
         .index_slots = s->index_enable ? (uint32_t)s->index_slots : 0,
         .index_entries = (uint32_t)s->index_entries,
         .retention =

@@ -252,7 +252,7 @@ enum err store_check(struct vfs *vfs, const struct check_calls *calls, struct ch
     if (!c.store)
         return ERR_NO_MEMORY;
     c.store->vfs = &guard.vfs;
-    cache_init(&c.store->cache, &guard.vfs);
+    cache_init(&c.store->cache, &guard.vfs, 0);
     map_init(&c.store->queues, dice_seed_from_os());
     c.store->log = (struct fileset){.folder = LOG_FOLDER};
     list_init(&c.store->log.open);

@@ -260,7 +260,7 @@ enum err check_timers(struct check *c, struct fault *why)
     l.buffer = malloc((size_t)READ_UNITS * TIMER_UNIT_SIZE);
     if (!l.buffer)
         return fault_set(why, ERR_NO_MEMORY, "no memory to read the timers' log");
-    cache_init(&l.cache, c->store->vfs);
+    cache_init(&l.cache, c->store->vfs, 0);
     queue_look(&l);
     err = timerlog_look(&l, why);
     if (!err)

@@ -10,6 +10,13 @@
 #define LOOK_BYTES                                                                                 \
     (1u << 20) /* of properties in one read; one message more than that is looked at */
 
+/* Units of a file that is not mapped: `n` of them from offset `from` on. */
+struct near {
+    int64_t from;
+    size_t n;
+    uint8_t units[64 * UNIT_SIZE]; /* a pull asks for 32, mostly */
+};
+
 /* One read on its way. */
 struct reading {
     struct store *store;
@@ -17,7 +24,8 @@ struct reading {
     const struct read_request *request;
     struct read_result *out;
     struct shelf *shelf;   /* the queue's, when its end was read; or NULL */
-    struct segment *units; /* the queue file in use */
+    struct segment *units; /* the queue file in use … */
+    struct near *near;     /* … and what was read of it */
     struct segment *log;   /* the log file in use */
     const uint8_t *log_map;
     uint64_t looked; /* bytes of properties that the filter was shown */
@@ -34,6 +42,25 @@ enum unit_fate {
 
 static enum unit_fate take_unit(struct reading *rd, const struct unit *unit);
 
+/* From the file that is in use. What stands behind the queue's end, as its reader knows it, may be
+ * read along, and is not looked at. */
+static enum err unit_near(struct reading *rd, int64_t offset, struct unit *out)
+{
+    struct near *near = rd->near;
+    if (offset < near->from || offset - near->from >= (int64_t)near->n) {
+        uint64_t at = (uint64_t)offset * UNIT_SIZE, left = rd->units->base + rd->units->size - at;
+        size_t size = left < sizeof near->units ? (size_t)left : sizeof near->units;
+        near->n = 0;
+        enum err err = segment_read(rd->units, at, near->units, size, NULL);
+        if (err)
+            return err;
+        near->from = offset;
+        near->n = size / UNIT_SIZE;
+    }
+    *out = unit_load(near->units + (size_t)(offset - near->from) * UNIT_SIZE);
+    return OK;
+}
+
 /* The unit at `offset`. ERR_NOT_FOUND, ERR_DAMAGED: its file is not there, or not whole. */
 static enum err unit_at(struct reading *rd, int64_t offset, struct unit *out)
 {
@@ -42,13 +69,15 @@ static enum err unit_at(struct reading *rd, int64_t offset, struct unit *out)
         return OK;
     }
     uint64_t at = (uint64_t)offset * UNIT_SIZE;
-    const uint8_t *map;
     if (!rd->units || at < rd->units->base || at - rd->units->base >= rd->units->size) {
         segment_drop(take(&rd->units));
         enum err err = segment_get(&rd->store->cache, &rd->queue->files, at, &rd->units, NULL);
         if (err)
             return err;
     }
+    if (!segment_hot(rd->units))
+        return unit_near(rd, offset, out);
+    const uint8_t *map;
     enum err err = segment_map(rd->units, &map, NULL);
     if (!err)
         *out = unit_load(map + (at - rd->units->base));
@@ -56,9 +85,11 @@ static enum err unit_at(struct reading *rd, int64_t offset, struct unit *out)
 }
 
 /* For a reader that knows the queue's end by now. */
-static struct reading reading_start(struct store *store, struct queue *queue)
+static struct reading reading_start(struct store *store, struct queue *queue, struct near *near)
 {
-    return (struct reading){.store = store, .queue = queue, .shelf = shelf_hold(store, queue)};
+    near->n = 0;
+    return (struct reading){
+        .store = store, .queue = queue, .shelf = shelf_hold(store, queue), .near = near};
 }
 
 static void reading_end(struct reading *rd)
@@ -128,7 +159,8 @@ void store_read(struct store *store, struct queue *queue, const struct read_requ
         out->status = READ_TOO_LARGE;
         out->next = out->max;
     } else {
-        struct reading rd = reading_start(store, queue);
+        struct near near;
+        struct reading rd = reading_start(store, queue, &near);
         rd.request = request;
         rd.out = out;
         scan(&rd);
@@ -285,7 +317,8 @@ size_t queue_units(struct store *store, struct queue *queue, int64_t offset, str
                    size_t max)
 {
     int64_t end = queue_max(queue);
-    struct reading rd = reading_start(store, queue);
+    struct near near;
+    struct reading rd = reading_start(store, queue, &near);
     size_t n = 0;
     for (int64_t at = offset; at < end && n < max; at++) {
         struct unit unit = {0};
@@ -321,7 +354,8 @@ int64_t queue_store_time(struct store *store, struct queue *queue, int64_t offse
 {
     if (offset < queue_min(store, queue) || offset >= queue_max(queue))
         return -1;
-    struct reading rd = reading_start(store, queue);
+    struct near near;
+    struct reading rd = reading_start(store, queue, &near);
     struct unit unit;
     struct record record;
     struct bytes bytes;
@@ -341,7 +375,8 @@ int64_t queue_due(struct store *store, struct queue *queue, int64_t offset, int6
                   int64_t upto_ms, int64_t *next_ms)
 {
     int64_t at = offset, end = queue_max(queue);
-    struct reading rd = reading_start(store, queue);
+    struct near near;
+    struct reading rd = reading_start(store, queue, &near);
     int64_t stop = end - offset > max ? offset + max : end;
     *next_ms = INT64_MAX;
     for (; at < stop; at++) {

@@ -379,6 +379,47 @@ static void finds_offsets_by_store_time(void **state)
     house_clear(&h);
 }
 
+static size_t mapped(struct queue *queue)
+{
+    size_t n = 0;
+    list_each(k, &queue->files.open)
+        n += atomic_load(&list_entry(k, struct segment, by_set)->map) != NULL;
+    return n;
+}
+
+/* The queue's file is read at first and mapped when it has been used often: every piece of it is
+ * the same either way, over its end and the shelf behind it. */
+static void reads_and_maps_the_same_units(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    enum { N = 230 }; /* two files of 100 units and a bit */
+    for (int i = 0; i < N; i++)
+        (void)send_one(&h, "a", 10);
+    house_dispatch(&h);
+    assert_int_equal(shelves_file(h.store, NULL), OK);
+    for (int i = 0; i < 5; i++)
+        (void)send_one(&h, "a", 10);
+    house_dispatch(&h);
+    struct queue *queue = store_queue(h.store, BYTES("Q"), 0);
+    for (int round = 0; round < 2 * HOT_USES; round++) {
+        if (round < HOT_USES / 4) /* each round uses each file four times at most */
+            assert_int_equal(mapped(queue), 0);
+        for (int64_t at = 0; at < N + 5; at += 32) {
+            uint32_t n = N + 5 - at < 32 ? (uint32_t)(N + 5 - at) : 32;
+            read_q(&h, (struct read_request){at, ALL});
+            check(READ_FOUND, at + n, 0, N + 5, n);
+        }
+    }
+    assert_int_equal(mapped(queue), 3);
+    size_t hot = h.store->cache.n_hot;
+    assert_int_equal(fileset_remove(&h.store->cache, &queue->files, NULL), OK);
+    assert_int_equal(h.store->cache.n_hot, hot - 3);
+    house_clear(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +433,7 @@ int main(void)
         cmocka_unit_test(passes_over_units_without_a_record),
         cmocka_unit_test(a_read_that_fails_stays_where_it_is),
         cmocka_unit_test(finds_offsets_by_store_time),
+        cmocka_unit_test(reads_and_maps_the_same_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,12 @@
 /* segment.c - rows of files of one size, and the cache of those that are open.
  *
  * A store may have a hundred thousand queue files, so none is open without a reason: the cache
- * keeps the last OPEN_FILES_MAX used ones. Falling out of it only drops the cache's count; a reader
- * that holds a slice keeps file and mapping alive.
+ * keeps the last used ones, as many as it was told. Falling out of it only drops the cache's count;
+ * a reader that holds a slice keeps file and mapping alive.
+ *
+ * Mapping a file, touching a page of it and unmapping it costs ten times a read of some bytes, and
+ * each mapping has tables of its own. So the file of a queue is read until it was used HOT_USES
+ * times, and mapped then, if fewer than HOT_MAX are.
  *
  * Files are made in full size and full of zeros, because Apache RocketMQ refuses others.
  */
@@ -36,12 +40,11 @@ void segment_drop_at(struct segment **seg)
 
 /* ---- cache ---- */
 
-void cache_init(struct cache *c, struct vfs *vfs)
+void cache_init(struct cache *c, struct vfs *vfs, size_t max)
 {
+    *c = (struct cache){.vfs = vfs, .max = max ? max : OPEN_FILES_LEAST};
     room_init(&c->room, "files", ROOM_FILES);
-    c->vfs = vfs;
     list_init(&c->aged);
-    c->n = 0;
 }
 
 /* Room: files. The caller gets the cache's count and drops it outside. */
@@ -51,6 +54,7 @@ static struct segment *cache_take_out(struct cache *c, struct segment *seg)
     list_remove(&seg->by_set);
     list_remove(&seg->by_age);
     c->n--;
+    c->n_hot -= atomic_load_explicit(&seg->hot, memory_order_relaxed);
     return seg;
 }
 
@@ -70,6 +74,17 @@ void cache_clear(struct cache *c)
     room_clear(&c->room);
 }
 
+/* Room: files. */
+static void segment_used(struct cache *c, struct segment *seg)
+{
+    if (seg->uses < HOT_USES)
+        seg->uses++;
+    else if (c->n_hot < HOT_MAX && !atomic_load_explicit(&seg->hot, memory_order_relaxed)) {
+        atomic_store_explicit(&seg->hot, true, memory_order_relaxed);
+        c->n_hot++;
+    }
+}
+
 /* Room: files. Held for the caller; NULL when it is not open. */
 static struct segment *cache_find(struct cache *c, struct fileset *set, uint64_t base)
 {
@@ -80,6 +95,7 @@ static struct segment *cache_find(struct cache *c, struct fileset *set, uint64_t
             continue;
         list_remove(&seg->by_age);
         list_add_tail(&c->aged, &seg->by_age);
+        segment_used(c, seg);
         counted_hold(&seg->owner);
         return seg;
     }
@@ -103,7 +119,7 @@ static struct segment *cache_add(struct cache *c, struct fileset *set, struct se
         counted_hold(&seg->owner); /* the cache's own */
         list_add_tail(&set->open, &seg->by_set);
         list_add_tail(&c->aged, &seg->by_age);
-        if (++c->n > OPEN_FILES_MAX)
+        if (++c->n > c->max)
             out_of_place = cache_take_oldest(c);
     }
     room_leave(&c->room);
@@ -283,6 +299,11 @@ enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why
         *out = map;
     }
     return OK;
+}
+
+bool segment_hot(struct segment *seg)
+{
+    return atomic_load_explicit(&seg->hot, memory_order_relaxed);
 }
 
 /* An iovec has no const. */

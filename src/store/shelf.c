@@ -4,10 +4,13 @@
  * busy queue a few. So they are put on a *shelf* first, where readers find them, and go to the file
  * together: when the shelf is full, and once a second in any case (the keeper). A shelf is filled
  * once: when its units are in the file the queue lets go of it, and the next ones get a new one.
- * It is counted, so a reader may go on using it; one that nobody uses any more is kept for the next
- * queue, so that a busy broker allocates none.
+ * It is counted, so a reader may go on using it; a big one that nobody uses any more is kept for
+ * the next queue, so that a busy broker allocates none.
  *
- * There are at most SHELVES_MAX, for whichever queues come first in that second; the others write
+ * There may be tens of thousands of queues that get a message or two a second, and a few that get
+ * most of them. So a shelf is as big as its queue needs: it begins with about what those before it
+ * held when they went, SHELF_LEAST units at least, and is replaced by a bigger one when it is full,
+ * up to SHELF_UNITS. All together have place for SHELF_ROOM units; queues that find none left write
  * as they go. So memory does not grow with the number of queues.
  *
  * What stands on a shelf is lost when the process ends, and what is in the file but not synced when
@@ -19,7 +22,11 @@
 
 #include <stdlib.h>
 
-#define SLICE 64 /* written in one visit to the room, so that dispatch does not wait for all */
+/* Who writes all shelves lets dispatch go first: after so many of them, and when that has taken so
+ * long, which is one new file or some. It steps aside for as long as it takes to wake a thread. */
+#define VISIT_SHELVES 64
+#define VISIT_NS      UINT64_C(200000)
+#define STEP_ASIDE_NS UINT64_C(100000)
 
 static void shelf_release(struct counted *owner)
 {
@@ -55,7 +62,7 @@ void shelf_drop_at(struct shelf **shelf)
 struct unit shelf_unit(const struct shelf *shelf, int64_t offset)
 {
     invariant(offset >= shelf->from);
-    invariant(offset - shelf->from < SHELF_UNITS);
+    invariant(offset - shelf->from < shelf->size);
     return unit_load(shelf->units + (size_t)(offset - shelf->from) * UNIT_SIZE);
 }
 
@@ -75,26 +82,57 @@ static void shelf_set(struct store *store, struct queue *queue, struct shelf *sh
     room_leave(&store->cache.room);
 }
 
-static struct shelf *shelf_make(struct derived *derived)
+/* A size that has place for so many units. */
+static uint32_t size_for(const struct derived *derived, size_t units)
 {
-    struct link *spare = list_pop(&derived->spares);
-    if (!spare)
-        return malloc(sizeof(struct shelf));
-    derived->n_spares--;
-    return list_entry(spare, struct shelf, link);
+    size_t size = SHELF_LEAST;
+    while (size < units && size < SHELF_SMALL)
+        size *= 2;
+    return (uint32_t)(size < units || size > derived->shelf_units ? derived->shelf_units : size);
 }
 
-/* NULL: there are enough, or there is no memory; then it goes without. */
-static struct shelf *shelf_new(struct store *store, struct queue *queue)
+/* In no list, and no queue's. NULL: no room or no memory is left; then it goes without. */
+static struct shelf *shelf_make(struct derived *derived, struct queue *queue, uint32_t size)
 {
-    struct derived *derived = &store->derived;
-    if (derived->n_shelves >= derived->shelves_max)
+    if (size > derived->shelf_room)
         return NULL;
-    struct shelf *shelf = shelf_make(derived);
+    struct link *spare = size > SHELF_SMALL ? list_pop(&derived->spares) : NULL;
+    derived->n_spares -= spare != NULL;
+    struct shelf *shelf = spare ? list_entry(spare, struct shelf, link)
+                                : malloc(sizeof *shelf + (size_t)size * UNIT_SIZE);
     if (!shelf)
         return NULL;
     counted_init(&shelf->owner, shelf_release);
     shelf->queue = queue;
+    shelf->size = size;
+    derived->shelf_room -= size;
+    return shelf;
+}
+
+/* In no list, and no queue's any more. Readers find it no more, so whether one holds it can only
+ * change from yes to no. */
+static void shelf_let_go(struct derived *derived, struct shelf *shelf)
+{
+    derived->shelf_room += shelf->size;
+    bool ours = atomic_load_explicit(&shelf->owner.holders, memory_order_acquire) == 1;
+    if (!ours || shelf->size <= SHELF_SMALL || derived->n_spares == SPARES_MAX) {
+        counted_drop(&shelf->owner);
+        return;
+    }
+    list_add_tail(&derived->spares, &shelf->link);
+    derived->n_spares++;
+}
+
+/* Place for at least `units`, and rather for as many as the one before it held. */
+static struct shelf *shelf_new(struct store *store, struct queue *queue, size_t units)
+{
+    struct derived *derived = &store->derived;
+    uint32_t least = size_for(derived, units), wish = size_for(derived, queue->shelved);
+    struct shelf *shelf = wish > least ? shelf_make(derived, queue, wish) : NULL;
+    if (!shelf)
+        shelf = shelf_make(derived, queue, least);
+    if (!shelf)
+        return NULL;
     shelf->from = atomic_load_explicit(&queue->max, memory_order_relaxed);
     list_add_tail(&derived->shelves, &shelf->link);
     derived->n_shelves++;
@@ -102,20 +140,30 @@ static struct shelf *shelf_new(struct store *store, struct queue *queue)
     return shelf;
 }
 
-/* Readers find it no more, so whether one holds it can only change from yes to no. */
+/* A bigger one with the same units takes its place, also in the row of those that wait to be
+ * written: or the keeper might go by. NULL: all is as it was. Readers may hold the old one, which
+ * has all that was published while it was there. */
+static struct shelf *shelf_grow(struct store *store, struct shelf *old, size_t used, size_t units)
+{
+    struct shelf *shelf =
+        shelf_make(&store->derived, old->queue, size_for(&store->derived, used + units));
+    if (!shelf)
+        return NULL;
+    shelf->from = old->from;
+    memcpy(shelf->units, old->units, used * UNIT_SIZE);
+    list_replace(&old->link, &shelf->link);
+    shelf_set(store, shelf->queue, shelf);
+    shelf_let_go(&store->derived, old);
+    return shelf;
+}
+
 static void shelf_forget(struct store *store, struct shelf *shelf)
 {
     struct derived *derived = &store->derived;
     shelf_set(store, shelf->queue, NULL);
     list_remove(&shelf->link);
     derived->n_shelves--;
-    bool ours = atomic_load_explicit(&shelf->owner.holders, memory_order_acquire) == 1;
-    if (!ours || derived->n_spares == SPARES_MAX) {
-        counted_drop(&shelf->owner);
-        return;
-    }
-    list_add_tail(&derived->spares, &shelf->link);
-    derived->n_spares++;
+    shelf_let_go(derived, shelf);
 }
 
 enum err shelf_file(struct store *store, struct queue *queue, struct fault *why)
@@ -127,8 +175,11 @@ enum err shelf_file(struct store *store, struct queue *queue, struct fault *why)
     int64_t max = atomic_load_explicit(&queue->max, memory_order_relaxed);
     struct bytes units = bytes_of(shelf->units, (size_t)(max - shelf->from) * UNIT_SIZE);
     enum err err = units_write(store, queue, shelf->from, units, why);
-    if (!err)
+    if (!err) {
+        uint32_t n = (uint32_t)(max - shelf->from); /* a busy one may just have begun */
+        queue->shelved = n > queue->shelved / 2 ? n : queue->shelved / 2;
         shelf_forget(store, shelf);
+    }
     return err;
 }
 
@@ -138,21 +189,30 @@ enum err shelf_take(struct store *store, struct queue *queue, struct bytes units
     room_held(&store->derived.room);
     struct shelf *shelf = shelf_get(queue);
     int64_t max = atomic_load_explicit(&queue->max, memory_order_relaxed);
-    size_t used = shelf ? (size_t)(max - shelf->from) * UNIT_SIZE : 0;
-    size_t size = store->derived.shelf_units * UNIT_SIZE;
-    if (used + units.len > size) {
+    size_t used = shelf ? (size_t)(max - shelf->from) : 0, n = units.len / UNIT_SIZE;
+    size_t most = store->derived.shelf_units;
+    if (shelf && used + n > shelf->size)
+        shelf = used + n <= most ? shelf_grow(store, shelf, used, n) : NULL;
+    if (!shelf && used > 0) {
         enum err err = shelf_file(store, queue, why);
         if (err)
             return err;
-        shelf = NULL;
         used = 0;
     }
-    if (!shelf && units.len <= size)
-        shelf = shelf_new(store, queue);
+    if (!shelf && n <= most)
+        shelf = shelf_new(store, queue, n);
     *taken = shelf != NULL;
     if (shelf)
-        memcpy(shelf->units + used, units.at, units.len);
+        memcpy(shelf->units + used * UNIT_SIZE, units.at, units.len);
     return OK;
+}
+
+/* Room: derived. It is left meanwhile. Merely leaving it would not do: we were back before the one
+ * who waits is awake, and it would wait for all of them. */
+static void step_aside(struct derived *derived)
+{
+    if (atomic_load_explicit(&derived->callers, memory_order_relaxed) > 0)
+        room_wait_ns(&derived->room, STEP_ASIDE_NS);
 }
 
 /* The oldest stand first, so those that are there now are through after as many as there are. */
@@ -161,15 +221,18 @@ enum err shelves_file(struct store *store, struct fault *why)
     struct derived *derived = &store->derived;
     enum err err = OK;
     room_enter(&derived->room);
+    uint64_t since = clock_ns(store->options.clock);
+    size_t visited = 0;
     for (size_t left = derived->n_shelves; left > 0 && !err; left--) {
         struct link *oldest = list_first(&derived->shelves);
         if (!oldest)
             break;
         err = shelf_file(store, list_entry(oldest, struct shelf, link)->queue, why);
-        if (left % SLICE == 0) {
-            room_leave(&derived->room);
-            room_enter(&derived->room);
-        }
+        if (++visited < VISIT_SHELVES && clock_ns(store->options.clock) - since < VISIT_NS)
+            continue;
+        step_aside(derived);
+        since = clock_ns(store->options.clock);
+        visited = 0;
     }
     room_leave(&derived->room);
     return err;

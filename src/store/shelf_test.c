@@ -119,7 +119,8 @@ static void queues_without_a_shelf_write_at_once(void **state)
     (void)state;
     struct house h;
     house_init(&h, 1);
-    h.shelves_max = 2;
+    h.shelf_units = SHELF_LEAST;
+    h.shelf_room = 2 * SHELF_LEAST;
     house_must_open(&h);
     for (uint64_t n = 0; n < 10; n++) {
         house_must_send(&h, n * 30, 30);
@@ -138,6 +139,72 @@ static void queues_without_a_shelf_write_at_once(void **state)
     assert_true(h.report.clean);
     assert_int_equal(h.report.examined_bytes, 0); /* the queues are whole */
     assert_int_equal(house_read_all(&h, NULL, 0), 300);
+    house_clear(&h);
+}
+
+/* One message for each of many queues: nothing is written but the log, until the keeper comes. */
+static void many_quiet_queues_have_small_shelves(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    h.options.log_file_size = 4u << 20;
+    h.options.index_slots = h.options.index_entries = 0;
+    house_must_open(&h);
+    enum { QUEUES = 5000 };
+    static struct arrival news[ARRIVALS_MAX];
+    unsigned long before = h.fault->writes;
+    for (int32_t i = 0; i < QUEUES; i++) {
+        struct draft d = {
+            .queue = store_queue(h.store, BYTES("Wide"), i), .topic = BYTES("Wide"), .queue_id = i};
+        d.born_host.ip_len = d.store_host.ip_len = 4;
+        struct stored out;
+        uint64_t end;
+        assert_int_equal(store_append(h.store, &d, 1, &out, &end), OK);
+    }
+    while (store_dispatch_turn(h.store, news) > 0)
+        continue;
+    assert_int_equal(h.fault->writes, before + QUEUES);
+    assert_int_equal(h.store->derived.n_shelves, QUEUES);
+    assert_int_equal(h.store->derived.shelf_room, SHELF_ROOM - QUEUES * SHELF_LEAST);
+    assert_int_equal(shelves_file(h.store, NULL), OK);
+    assert_int_equal(h.fault->writes, before + 2 * QUEUES);
+    assert_int_equal(h.store->derived.shelf_room, SHELF_ROOM);
+    house_must_close(&h);
+    house_clear(&h);
+}
+
+/* A shelf that is full is replaced by a bigger one, in the same place of the row: the keeper finds
+ * what waits longest in front. Who holds the small one goes on reading from it. */
+static void a_shelf_grows_in_its_place(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    house_must_send(&h, 0, LANES);
+    house_dispatch(&h);
+    struct queue *queue = queue_of_message(&h, 0);
+    struct shelf *small = shelf_hold(h.store, queue);
+    assert_int_equal(small->size, SHELF_LEAST);
+    struct unit first = shelf_unit(small, 0);
+    send_to_first(&h, 1, SHELF_LEAST);
+    struct shelf *big = shelf_hold(h.store, queue);
+    assert_int_equal(big->size, SHELF_LEAST * 2);
+    assert_ptr_equal(list_first(&h.store->derived.shelves), &big->link);
+    assert_int_equal(h.store->derived.n_shelves, LANES);
+    assert_int_equal(shelf_unit(small, 0).position, first.position);
+    assert_int_equal(shelf_unit(big, 0).position, first.position);
+    assert_int_equal(filed(&h, queue), 0);
+    shelf_drop_at(&small);
+    shelf_drop_at(&big);
+
+    assert_int_equal(shelves_file(h.store, NULL), OK);
+    send_to_first(&h, SHELF_LEAST + 1, 1); /* begins as big as the one before it */
+    big = shelf_hold(h.store, queue);
+    assert_int_equal(big->size, SHELF_LEAST * 2);
+    shelf_drop_at(&big);
+    assert_int_equal(house_read_all(&h, NULL, 0), LANES + SHELF_LEAST + 1);
     house_clear(&h);
 }
 
@@ -166,7 +233,8 @@ static void a_reader_keeps_the_shelf_it_holds(void **state)
     house_clear(&h);
 }
 
-/* A queue that fills one shelf after the other has the same one, unless a reader still needs it. */
+/* A queue that fills one big shelf after the other has the same one, unless a reader still needs
+ * it. */
 static void a_shelf_that_nobody_holds_is_used_again(void **state)
 {
     (void)state;
@@ -175,23 +243,24 @@ static void a_shelf_that_nobody_holds_is_used_again(void **state)
     h.options.log_file_size = 4u << 20;
     h.options.queue_file_size = 20000;
     house_must_open(&h);
-    send_to_first(&h, 0, 1);
+    enum { BIG = 2 * SHELF_SMALL + 2 }; /* it stays one that has big shelves for a while */
+    send_to_first(&h, 0, BIG);
     struct queue *queue = queue_of_message(&h, 0);
     const struct shelf *first = atomic_load(&queue->shelf);
     assert_int_equal(shelves_file(h.store, NULL), OK);
-    send_to_first(&h, 1, 1);
+    send_to_first(&h, BIG, 1);
     assert_ptr_equal(atomic_load(&queue->shelf), first);
-    send_to_first(&h, 2, SHELF_UNITS);
+    send_to_first(&h, BIG + 1, SHELF_UNITS);
     assert_ptr_equal(atomic_load(&queue->shelf), first);
 
     struct shelf *held = shelf_hold(h.store, queue);
     int64_t position = shelf_unit(held, held->from).position;
     assert_int_equal(shelves_file(h.store, NULL), OK);
-    send_to_first(&h, SHELF_UNITS + 2, 1);
+    send_to_first(&h, BIG + SHELF_UNITS + 1, 1);
     assert_ptr_not_equal(atomic_load(&queue->shelf), first);
     assert_int_equal(shelf_unit(held, held->from).position, position);
     shelf_drop_at(&held);
-    assert_int_equal(house_read_all(&h, NULL, 0), SHELF_UNITS + 3);
+    assert_int_equal(house_read_all(&h, NULL, 0), BIG + SHELF_UNITS + 2);
     house_clear(&h);
 }
 
@@ -202,7 +271,7 @@ static void only_some_shelves_are_kept(void **state)
     struct house h;
     house_init(&h, 1);
     house_must_open(&h);
-    house_must_send(&h, 0, 30);
+    house_must_send(&h, 0, LANES * (SHELF_SMALL + 1));
     house_dispatch(&h);
     assert_int_equal(h.store->derived.n_shelves, LANES);
     h.store->derived.n_spares = SPARES_MAX - 2; /* as if so many had been there */
@@ -350,6 +419,8 @@ int main(void)
         cmocka_unit_test(a_full_shelf_is_written_once),
         cmocka_unit_test(the_keeper_clears_all_shelves),
         cmocka_unit_test(queues_without_a_shelf_write_at_once),
+        cmocka_unit_test(many_quiet_queues_have_small_shelves),
+        cmocka_unit_test(a_shelf_grows_in_its_place),
         cmocka_unit_test(a_reader_keeps_the_shelf_it_holds),
         cmocka_unit_test(a_shelf_that_nobody_holds_is_used_again),
         cmocka_unit_test(only_some_shelves_are_kept),

@@ -44,7 +44,7 @@ static struct store *store_new(const struct store_options *options)
         return NULL;
     store->options = *options;
     store->vfs = options->vfs;
-    cache_init(&store->cache, store->vfs);
+    cache_init(&store->cache, store->vfs, options->open_files);
     store->log = (struct fileset){.folder = LOG_FOLDER, .file_size = options->log_file_size};
     list_init(&store->log.open);
     room_init(&store->tail.room, "tail", ROOM_TAIL);
@@ -94,7 +94,7 @@ enum err store_open(const struct store_options *options, struct store **out,
     }
     store->checkpoint.sealed = false;
     clean_init(store);
-    store->derived.shelves_max = SHELVES_MAX;
+    store->derived.shelf_room = SHELF_ROOM;
     if (report)
         *report = found;
     *out = store;

@@ -60,6 +60,7 @@ struct store_options {
     _Atomic uint64_t flush_thorough_interval_ms; /* … but whatever there is this often, 10000 */
     _Atomic uint64_t queue_flush_interval_ms;    /* 1000 */
     struct store_retention retention;
+    uint32_t open_files;                 /* so many stay open between uses; 0: 512 */
     uint32_t index_slots, index_entries; /* of one index file: 5,000,000 and 20,000,000; 0: none */
     const int64_t *delays_ms;            /* by delay level, the first is level 1; kept */
     size_t n_delays;                     /* 0: Apache's ladder of 18 */

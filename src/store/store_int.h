@@ -1,8 +1,8 @@
 /* store_int.h - what the files of this folder share. Nobody outside includes it.
  *
- * From below: segment.c keeps files, open and mapped ones with a count, at most OPEN_FILES_MAX at a
- * time; commitlog.c owns the end of the log, ahead.c the file behind it; position.c and flush.c the
- * positions and who waits for them; queue.c the queues, shelf.c their newest units; dispatch.c
+ * From below: segment.c keeps files, open and mapped ones with a count, so many at a time as it was
+ * allowed; commitlog.c owns the end of the log, ahead.c the file behind it; position.c and flush.c
+ * the positions and who waits for them; queue.c the queues, shelf.c their newest units; dispatch.c
  * brings records into queues; read.c reads; clean.c removes what is old; recover.c and checkpoint.c
  * find out at the start where everything ended.
  */
@@ -15,8 +15,8 @@
 
 #include <stdatomic.h>
 
-#define OPEN_FILES_MAX 512 /* kept open between uses, over log and queues */
-#define PATH_SIZE      384 /* consumequeue/, a name of 255, a queue number, a file's name */
+#define OPEN_FILES_LEAST 512 /* kept open between uses, over log and queues; more if allowed */
+#define PATH_SIZE        384 /* consumequeue/, a name of 255, a queue number, a file's name */
 
 #define LOG_FOLDER   "commitlog"
 #define QUEUE_FOLDER "consumequeue"
@@ -51,16 +51,22 @@ struct segment {
     struct vfs_file *file;
     uint64_t base, size;
     const uint8_t *_Atomic map; /* NULL until somebody reads */
+    _Atomic bool hot;           /* it is worth a mapping. Set in files */
+    unsigned uses;              /* up to HOT_USES. Room: files */
 };
+
+#define HOT_USES 32
+#define HOT_MAX  512
 
 struct cache {
     struct room room; /* files */
     struct vfs *vfs;
     struct list aged; /* longest unused first */
-    size_t n;
+    size_t n, max;
+    size_t n_hot; /* of them */
 };
 
-void cache_init(struct cache *c, struct vfs *vfs);
+void cache_init(struct cache *c, struct vfs *vfs, size_t max); /* 0: OPEN_FILES_LEAST */
 void cache_clear(struct cache *c); /* segments that somebody still holds live on */
 
 /* The file that contains `position`, with one count for the caller. ERR_NOT_FOUND outside the
@@ -78,7 +84,8 @@ must_check enum err segment_make_ahead(struct cache *c, const struct fileset *se
 must_check enum err segment_adopt(struct cache *c, struct fileset *set, uint64_t base,
                                   struct segment **out, struct fault *why);
 must_check enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why);
-#define STONE (64u << 10) /* the log is paved with them: see commitlog.c */
+bool segment_hot(struct segment *seg); /* better mapped than read, if it is read in small pieces */
+#define STONE (64u << 10)              /* the log is paved with them: see commitlog.c */
 /* Writes some bytes, and zeros behind them. */
 must_check enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes,
                                   size_t zeros, struct fault *why);
@@ -153,6 +160,7 @@ struct queue {
         syncing; /* what `synced` and `known_end` become when the sync that runs has gone well */
     uint64_t syncing_end;
     struct link dirty; /* in derived.dirty */
+    uint32_t shelved;  /* units that its last shelves held, about, when they went */
     uint64_t turn;     /* the dispatch turn that `slot` is of */
     uint32_t slot;
 
@@ -184,9 +192,11 @@ must_check enum err queues_keep(struct store *store, int64_t least, int64_t *que
 
 /* ---- shelf.c: units that are not in their file yet ---- */
 
-#define SHELF_UNITS 200 /* with the rest of it less than a page */
-#define SHELVES_MAX 1024
-#define SPARES_MAX  16 /* shelves kept for the next queue that needs one: two topics' worth */
+#define SHELF_UNITS 200 /* the biggest: with the rest of it less than a page */
+#define SHELF_LEAST 8
+#define SHELF_SMALL 32                   /* up to here they double, beyond it they are big */
+#define SHELF_ROOM  (2048 * SHELF_UNITS) /* units of all shelves: 8 MiB */
+#define SPARES_MAX  16 /* big shelves kept for the next queue that needs one: two topics' worth */
 
 /* Units from offset `from` up to the queue's end. */
 struct shelf {
@@ -194,7 +204,8 @@ struct shelf {
     struct link link;     /* in derived.shelves, or in derived.spares */
     struct queue *queue;
     int64_t from;
-    uint8_t units[SHELF_UNITS * UNIT_SIZE];
+    uint32_t size; /* units it has place for */
+    uint8_t units[];
 };
 
 /* Any thread. The queue's shelf, held, or NULL. Whoever has read the queue's end *before* finds
@@ -407,8 +418,9 @@ struct derived {
     struct queue *recent[RECENT_QUEUES]; /* of the last records, by what their names hash to */
     struct list dirty;                   /* queues with something that is not on disk */
     struct list shelves;                 /* the oldest first */
-    size_t n_shelves, shelves_max;       /* so many there are and may be; 0 while opening */
-    struct list spares;                  /* shelves that nobody uses */
+    size_t n_shelves;
+    size_t shelf_room;  /* units that more of them may have; 0 while opening */
+    struct list spares; /* big shelves that nobody uses */
     size_t n_spares;
     size_t shelf_units;       /* that one holds; tests have smaller ones */
     int64_t dispatched_ms;    /* store time of the last dispatched record */

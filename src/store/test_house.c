@@ -36,9 +36,9 @@ void house_init(struct house *h, uint64_t seed)
 
 void house_vary_shelves(struct house *h, uint64_t seed)
 {
-    static const size_t units[] = {1, 3, 20, SHELF_UNITS}, most[] = {1, 3, SHELVES_MAX};
+    static const size_t units[] = {1, 3, 20, SHELF_UNITS}, most[] = {1, 3, 1024};
     h->shelf_units = units[seed % 4];
-    h->shelves_max = most[seed % 3];
+    h->shelf_room = most[seed % 3] * h->shelf_units;
 }
 
 static int remove_one(const char *path, const struct stat *s, int type, struct FTW *where)
@@ -62,8 +62,8 @@ enum err house_open(struct house *h)
     enum err err = store_open(&h->options, &h->store, &h->report, &h->why);
     if (!err && h->shelf_units)
         h->store->derived.shelf_units = h->shelf_units;
-    if (!err && h->shelves_max)
-        h->store->derived.shelves_max = h->shelves_max;
+    if (!err && h->shelf_room)
+        h->store->derived.shelf_room = h->shelf_room;
     return err;
 }
 

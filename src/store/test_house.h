@@ -23,7 +23,7 @@ struct house {
     struct vfs_fault *fault;
     struct clock_manual clock;
     struct store_options options;
-    size_t shelf_units, shelves_max; /* of a store that is opened; 0: as many as ever */
+    size_t shelf_units, shelf_room; /* of a store that is opened; 0: as many as ever */
     struct store *store;
     struct store_report report;
     struct fault why;

@@ -127,7 +127,7 @@ enum err timerlog_open(struct vfs *vfs, uint64_t file_size, struct timerlog **ou
     log->vfs = vfs;
     log->files = (struct fileset){.folder = FOLDER, .file_size = file_size};
     list_init(&log->files.open);
-    cache_init(&log->cache, vfs);
+    cache_init(&log->cache, vfs, 0);
     room_init(&log->room, "timerlog", ROOM_DERIVED);
     enum err err = files_find(log, why);
     if (err) {
