@@ -11,13 +11,13 @@ FUZZING := -Ddebug=true -Doptimization=1 -Db_sanitize=address,undefined -Db_lund
            -Dtests=disabled -Dfuzz=enabled
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build bench bench-peers profile fuzz format lint install interop docs clean
+.PHONY: help run test build bench bench-peers bench-scaling profile fuzz format lint install interop docs clean
 .NOTPARALLEL:
 
 help: ## show this list
 	@echo "OnceMQ: a message queue that existing RocketMQ clients can use as it is."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 run: build ## build, then run the daemon here with its data in ./data; Ctrl-C stops it
 	@exec build/oncemqd --data ./data
@@ -48,6 +48,11 @@ bench-peers: build ## OnceMQ beside Apache RocketMQ and others, into bench/repor
 profile: build ## flame graphs of sends and pulls, bench/report/profile-*.svg; TOOL=callgrind counts instructions instead of sampling time
 	@tools/setup.sh profile
 	@ONCEMQD=build/oncemqd ONCEMQ=build/oncemq COUNT_BROKER=build/tests/count/count_broker python3 bench/profile.py
+
+bench-scaling: export ONCEMQD := $(CURDIR)/build/oncemqd
+bench-scaling: export BENCH_BROKER := $(CURDIR)/build/bench/bench_broker
+bench-scaling: build ## what a message costs as topics, queues, groups, connections … grow, into bench/report; GROW='topics …' for a few
+	@cd bench && PYTHONDONTWRITEBYTECODE=1 python3 -m scaling $(GROW)
 
 fuzz: build-fuzz/build.ninja ## libFuzzer on each decoder for SECONDS=60; TARGETS='json …' for a few; KEEP=yes grows tests/fuzz/corpus
 	@$(NINJA) -C build-fuzz fuzzers

@@ -409,7 +409,7 @@ struct turn {
     uint8_t sorted[TURN_UNITS * UNIT_SIZE];
 };
 
-#define RECENT_QUEUES 64 /* a power of two */
+#define RECENT_QUEUES 4096 /* a power of two */
 
 struct derived {
     struct room room;
