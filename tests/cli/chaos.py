@@ -7,7 +7,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import cli, process, remoting, tap  # noqa: E402
+from harness import cli, process, remoting, scene, tap  # noqa: E402
 
 CHAOS = 10020
 LEDGER = os.environ["LEDGER"]
@@ -92,6 +92,20 @@ def _():
                                         "--verify", "SELECT COUNT(*) FROM booked WHERE key LIKE 'second-%'", seconds="1s")).out
         for word in ("VERDICT", "ok", "CLOCK AHEAD", "2h"):
             tap.check(word in table, table)
+
+
+@tap.test("a group alone: its messages come twice through its retry topic, and a ledger whose table decides books each once")
+def _():
+    with Ledger("unique", "Alone") as ledger:
+        child = cluster.start("chaos", "--group", ledger.group, "--twice", "100%", "-d", "4s", "--json")
+        process.wait_until(plan_is_on, 20, "a plan")
+        for i in range(10):
+            scene.send(cluster, ledger.topic, "x", keys="k%d" % i)
+        found = cli.check_form("chaos", child.read_line(60))
+        tap.equal((found["twice"], found["topic"], found["sent"], found["consumed"], found["verdict"]), (10, None, None, True, None))
+        tap.equal(ledger.keys(), ["k%d" % i for i in range(10)])
+        again = cluster.json("consume", "%%RETRY%%%s" % ledger.group, "--end")
+        tap.equal(sorted(each["keys"] for each in again), ["k%d" % i for i in range(10)], "in the retry topic")
 
 
 @tap.test("the same seed hits the same messages again, another seed others")
