@@ -437,6 +437,7 @@ struct commit {
     struct bytes group, topic;
     int32_t queue_id;
     int64_t offset;
+    bool forward; /* nothing changes if the group has come so far already */
 };
 /* It may go back, if somebody asks for it: an operator, or the member that has the queue. A member
  * that has lost the queue to another may still tell what it knew before; then OK, and nothing has

@@ -34,7 +34,8 @@ static enum err commit_take(struct broker *b, const struct commit *c, struct fau
                          c->queue_id, BRIEF(c->topic), topic_width(topic));
     if (progress_was_reset(b, c->group, c->topic, c->queue_id))
         return OK; /* answered so by Apache's broker too: its reader will hear of the reset */
-    if (commit_is_late(b, c))
+    bool known = c->forward && progress_get(b, c->group, c->topic, c->queue_id) >= c->offset;
+    if (known || commit_is_late(b, c))
         return OK;
     return progress_set(b, c);
 }

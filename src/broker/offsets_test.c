@@ -36,7 +36,7 @@ static void what_was_committed_is_found_again(void **state)
         assert_int_equal(rig_offset(rig, "g", "T", queue), 10 + queue);
 }
 
-static void an_explicit_commit_may_go_back(void **state)
+static void an_explicit_commit_may_go_back_unless_it_says_otherwise(void **state)
 {
     struct rig *rig = *state;
     assert_int_equal(broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, 0, 3}, NULL),
@@ -44,6 +44,13 @@ static void an_explicit_commit_may_go_back(void **state)
     assert_int_equal(broker_offset_commit(rig->broker, &(struct commit){NULL, G, T, 0, 1}, NULL),
                      OK);
     assert_int_equal(rig_offset(rig, "g", "T", 0), 1);
+
+    struct commit commit = {NULL, G, T, 0, 2, .forward = true};
+    assert_int_equal(broker_offset_commit(rig->broker, &commit, NULL), OK);
+    assert_int_equal(rig_offset(rig, "g", "T", 0), 2);
+    commit.offset = 1;
+    assert_int_equal(broker_offset_commit(rig->broker, &commit, NULL), OK);
+    assert_int_equal(rig_offset(rig, "g", "T", 0), 2);
 }
 
 static enum err commit_by(struct rig *rig, const struct session *s, int64_t offset)
@@ -193,7 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         filled_test(what_was_committed_is_found_again),
-        filled_test(an_explicit_commit_may_go_back),
+        filled_test(an_explicit_commit_may_go_back_unless_it_says_otherwise),
         filled_test(a_member_that_lost_its_queue_does_not_take_the_group_back),
         filled_test(a_commit_that_makes_no_sense_is_refused),
         filled_test(a_new_group_begins_at_zero_while_the_first_message_is_recent),

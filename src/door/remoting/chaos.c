@@ -103,15 +103,10 @@ static void begin(struct chaos *chaos, const struct chaos_plan *plan)
 /* What was told and forgotten counts now, unless the group has come further since. */
 static void commit_made(struct chaos *chaos, const struct held_commit *held)
 {
-    struct broker *broker = chaos->door->broker;
     struct fault why = {0};
-    int64_t there = -1;
-    enum err err =
-        broker_offset_query(broker, held->group, held->topic, held->queue_id, false, &there, &why);
-    struct commit commit = {NULL, held->group, held->topic, held->queue_id, held->offset};
-    if ((!err && there < held->offset) || err == ERR_NOT_FOUND)
-        err = broker_offset_commit(broker, &commit, &why);
-    if (err && err != ERR_NOT_FOUND)
+    struct commit commit = {NULL,           held->group,  held->topic,
+                            held->queue_id, held->offset, .forward = true};
+    if (broker_offset_commit(chaos->door->broker, &commit, &why))
         log_event(chaos->door->log, LOG_WARN, "chaos: a commit is lost group=%s topic=%s reason=%s",
                   LOG_QUOTE(held->group), LOG_QUOTE(held->topic), LOG_QUOTE(bytes_str(why.text)));
 }
