@@ -57,7 +57,8 @@
  *
  * Threads. All functions may be called from any thread; one struct once_run is one thread's at a
  * time. The module has one thread of its own for each struct once (two with a store that shares
- * commits), which renews claims and sweeps the store; it runs no code of yours but `log`.
+ * commits; with broker: two more, of its client), which renews claims and sweeps the store; it runs
+ * no code of yours but `log`.
  *
  * Processes. A struct once belongs to the process that opened it: a child made by fork() touches
  * none of its parent's, not even to close it, and opens its own.
@@ -113,11 +114,15 @@ enum once_policy {
     ONCE_BY_SUPPRESSION, /* another body: it counts as a duplicate, is counted and logged */
 };
 
-struct once_checker; /* a store of your own: below */
+struct once_checker;       /* a store of your own: below */
+struct omq_client_options; /* oncemq.h */
 
 struct once_options {
     /* Where it is remembered:
      *
+     *     broker:[NAME]                  the ledger of an OnceMQ broker: nothing else to run. By
+     * its name, where a cluster has several. The default of a consumer of oncemq.h
+     *     broker://host:port[;host:port]/[NAME]         the same, by these name servers
      *     memory:                        this process only; for tests, and for one process
      *     sqlite:FILE                    one machine; no server. Default: sqlite:once.db
      *     redis://[user:password@]host[:port][/db]      rediss:// is refused: no TLS yet
@@ -155,7 +160,8 @@ struct once_options {
     bool retention_short; /* … unless this is set; then it is a warning */
     bool open_when_down;  /* store down: run all the same, counted. Default: LATER, nothing runs */
     bool takeover; /* a claim whose process is gone is taken at once, not at its expiry, where
-                      the store can tell */
+                      the store can tell. On broker: always so, and two seconds after its
+                      connection was lost */
 
     bool create;        /* make what the store needs; the SQL is in docs/once.md. Always so for
                            sqlite: */
@@ -172,7 +178,12 @@ struct once_options {
 
     void (*log)(void *user, int level, const char *line);
     void *user;
-    void *reserved[8];
+    /* broker: name servers, TLS and keys of the client that asks it, which is one of its own. What
+     * the URL names goes first. Default: the name servers ONCEMQ_NAMES, else 127.0.0.1:9876, and
+     * the keys ONCEMQ_ACCESS_KEY, ONCEMQ_SECRET_KEY and ONCEMQ_SECURITY_TOKEN. A consumer of
+     * oncemq.h fills in its own client's. */
+    const struct omq_client_options *client;
+    void *reserved[7];
 };
 
 struct once;

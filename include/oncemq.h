@@ -425,9 +425,11 @@ struct omq_consumer_options {
     int hash_nodes;   /* OMQ_BY_HASH; 10 */
 
     /* Exactly once: the handler is called only for what is not done yet; see once.h, whose options
-     * these are (`group`, `ladder_ms` and `log` are filled in). What is done already is
-     * acknowledged; what is being done elsewhere comes again without counting an attempt. With
-     * transactions and offsets the handler gets one message at a time, writes through
+     * these are (`group`, `ladder_ms`, `client` and `log` are filled in). Without a `store` it is
+     * remembered by the broker itself, broker:, which must be OnceMQ (an error says so, and then
+     * another store has to be named); with transactions and offsets in sqlite:once.db. What is done
+     * already is acknowledged; what is being done elsewhere comes again without counting an
+     * attempt. With transactions and offsets the handler gets one message at a time, writes through
      * messages[0]->run, and `batch` counts as 1. ONCE_OFFSET: what fails is tried again here after
      * `suspend_ms`, has no `timeout_ms`, and wants `handle`. Goes with neither OMQ_BROADCAST nor
      * OMQ_BEFORE. */

@@ -1,12 +1,13 @@
 /* Coupon tasks, each carried out once, however often its message comes and whoever is killed when.
  *
- *     coupons [name server [store [ledger [plain]]]]
+ *     coupons [name server [ledger [store [plain]]]]
  *
  * A message is {"taskId":"task12345","users":5}: a coupon for each of so many users, which is a
  * line in the ledger. The state lock of a task is coupon_task_execute:idempotent:task12345: one
  * consumer at a time has it, it is free again when its holder dies, it stays when the task is done.
+ * The broker keeps it, unless another store is named. With "plain" and a Redis the lock has the
+ * form that others have there, to be shared with them.
  *
- * With "plain" the lock has the form that others have in their Redis, to be shared with them.
  * Start several, kill them with -9 in the middle: nobody gets a coupon twice. Ctrl-C ends it. */
 #include "../example.h"
 
@@ -74,7 +75,7 @@ int main(int argc, char **argv)
                                     .log = log_line};
     struct omq_subscription tasks = {.topic = "CouponTasks"};
     struct once_options once = {
-        .store = argc > 2 ? argv[2] : "redis://127.0.0.1",
+        .store = argc > 3 ? argv[3] : NULL, /* the broker's own ledger */
         .mode = ONCE_LEASE,
         .prefix = "coupon_task_execute:idempotent:",
         .key = "{body.taskId}",
@@ -86,7 +87,7 @@ int main(int argc, char **argv)
         .subscriptions = &tasks,
         .n_subscriptions = 1,
         .handle = carry_out,
-        .user = argc > 3 ? argv[3] : ledger,
+        .user = argc > 2 ? argv[2] : ledger,
         .start = OMQ_FROM_FIRST,
         .threads = 4,
         .once = &once,

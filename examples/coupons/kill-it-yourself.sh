@@ -17,15 +17,15 @@ tasks() {
 }
 
 broker_start --clock system
-if [ -n "${STORE:-}" ]; then
-    store=$STORE
-    say "A broker is running; the state lock is in $store, as you wish."
-elif redis_start; then
+store=${STORE:-broker:}
+if [ "$store" = broker: ]; then
+    say "A broker is running, and nothing else: it keeps the state locks, too."
+elif [ "$store" = redis ]; then
+    redis_start || give_up "there is no redis-server"
     store=$redis
-    say "A broker and a Redis of our own are running."
+    say "A broker and a Redis of our own are running; the state locks are in the Redis."
 else
-    store=sqlite:$home/once.db
-    say "There is no redis-server here, so the state lock is in SQLite, in $store. A broker is running."
+    say "A broker is running; the state locks are in $store, as you wish."
 fi
 
 say "Sending 12 tasks of 5 coupons, and all of them again, as a producer does that got no answer."
@@ -33,14 +33,14 @@ tasks | send CouponTasks
 tasks | send CouponTasks
 
 for coupon in 1 6 15 16 20 31 44; do
-    start "$coupons" "$names" "$store" "$ledger"
+    start "$coupons" "$names" "$ledger" "$store"
     kill9_at "$ledger" user "$coupon"
     say "Killed the consumer with -9: $(count "$ledger" user) coupons are handed out, $(count "$log" 'done') tasks done."
 done
 
 say "Sending all of them a third time, and starting the consumer once more."
 tasks | send CouponTasks
-finish coupons "$coupons" "$names" "$store" "$ledger"
+finish coupons "$coupons" "$names" "$ledger" "$store"
 say "Since then $(awk '/copies had no effect/ { sum += $9 } END { print sum }' "$log") copies had no effect."
 
 say "What is in the ledger:"
@@ -54,7 +54,7 @@ if [ "$store" = "${redis:-none}" ] && command -v redis-cli >/dev/null; then
     redis-cli -s "$home/redis.sock" set "${lock}task777" 1 ex 3600 >>"$log"
     redis-cli -s "$home/redis.sock" set "${lock}task778" 0 px 1000 >>"$log"
     tasks | head -n 3 | sed 's/task12301/task777/; s/task12302/task778/; s/task12303/task779/' | send CouponTasks
-    start "$coupons" "$names" "$store" "$ledger" plain
+    start "$coupons" "$names" "$ledger" "$store" plain
     await "$log" 'task77. done' 2
     stop
     check "coupons of task777" "$(count "$ledger" 'task777 ')" 0

@@ -1,10 +1,11 @@
 /* An order goes through four services. What one of them has done is recorded, and is not asked of
  * it again, wherever the process was killed.
  *
- *     flow [name server [store [services]]]
+ *     flow [name server [services]]
  *
  * A message is {"orderId":"order-1"}. The four services live in the file `services`, which has a
- * line for everything they did: which service, under which idempotency key, for which order. */
+ * line for everything they did: which service, under which idempotency key, for which order. What
+ * is recorded is with the broker: nothing else has to run. */
 #include "../example.h"
 
 #include <fcntl.h>
@@ -84,18 +85,15 @@ int main(int argc, char **argv)
                                     .log = log_line};
     struct omq_subscription orders = {.topic = "NewOrders"};
     struct once_options once = {
-        .store = argc > 2 ? argv[2] : "sqlite:flow.db",
         .mode = ONCE_LEASE, /* the mode that has steps */
         .key = "{body.orderId}",
-        .takeover = true, /* who was killed need not be waited for */
-        .create = true,
     };
     struct omq_consumer_options options = {
         .group = "order-flow",
         .subscriptions = &orders,
         .n_subscriptions = 1,
         .handle = handle,
-        .user = argc > 3 ? argv[3] : services,
+        .user = argc > 2 ? argv[2] : services,
         .start = OMQ_FROM_FIRST,
         .threads = 4,
         .once = &once,

@@ -8,7 +8,6 @@ cd "$(dirname "$0")"
 
 flow=$(program flow)
 services=$home/services
-store=sqlite:$home/flow.db
 : >"$services"
 
 orders() {
@@ -24,14 +23,14 @@ orders | send NewOrders
 
 for moment in 'reserve-stock 1' 'charge-card 2' 'book-courier 3' 'charge-card 6' 'send-mail 5' 'book-courier 9'; do
     service=${moment% *}
-    start "$flow" "$names" "$store" "$services"
+    start "$flow" "$names" "$services"
     kill9_at "$services" "^$service " "${moment#* }"
     say "Killed it with -9 right after $service had acted; $(count "$services" .) of 40 steps are done."
 done
 
 say "Sending all orders a third time, and starting it once more."
 orders | send NewOrders
-finish order-flow "$flow" "$names" "$store" "$services"
+finish order-flow "$flow" "$names" "$services"
 
 say "What the services did:"
 for service in reserve-stock charge-card book-courier send-mail; do

@@ -269,8 +269,10 @@ static int bench_e2e(struct cli *cli)
 static int bench_once(struct cli *cli)
 {
     struct bench b = {.cli = cli, .load.kind = LOAD_ONCE, .plot_fd = -1};
+    const struct omq_client_options client = cli_client_options(cli);
     const struct once_options with = {
         .store = arg_text(cli, "store", "memory:"),
+        .client = &client,
         .mode = strcmp(arg_text(cli, "mode", "lease"), "table") == 0 ? ONCE_TABLE : ONCE_LEASE,
         .group = BENCH_GROUP,
         .table = BENCH_TABLE,

@@ -50,8 +50,8 @@ static const struct opt run_options[] = {
     {"no-key", OPT_CHOICE, "POLICY", "a message without a key: retry (default)",
      "retry|dead-letter|message-id"},
     {"store", OPT_TEXT, "URL",
-     "where it is remembered: sqlite:once.db (default), memory:, redis://…, postgresql://…, "
-     "mysql://…"},
+     "where it is remembered: broker: (default), sqlite:FILE (--sql: sqlite:once.db), memory:, "
+     "redis://…, postgresql://…, mysql://…"},
     {"once-mode", OPT_CHOICE, "MODE", "lease (default) or table; --sql is always a transaction",
      "lease|table"},
     {"create", OPT_SWITCH, NULL, "make the store's tables if they are not there"},
@@ -435,7 +435,8 @@ static int run_run(struct cli *cli)
 {
     struct omq_subscription topics[TOPICS_MAX];
     struct notes notes = {0};
-    struct sidecar_options o = {.log = on_log, .user = &notes};
+    const struct omq_client_options client = cli_client_options(cli);
+    struct sidecar_options o = {.log = on_log, .user = &notes, .once.client = &client};
     int status = options_take(cli, topics, &o);
     if (status)
         return status;

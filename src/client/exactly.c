@@ -93,6 +93,16 @@ static int64_t whole_ladder_ms(int32_t retries)
     return sum;
 }
 
+/* The broker that brings the messages remembers what was done, too; but it has no transactions. */
+static void choose_store(struct once_options *with, const struct omq_client *client)
+{
+    bool transactions = with->mode == ONCE_TRANSACTION || with->mode == ONCE_OFFSET;
+    if (!with->store && !with->checker && !transactions)
+        with->store = "broker:";
+    if (!with->client)
+        with->client = &client->options;
+}
+
 int exact_open(struct omq_consumer *consumer, const struct once_options *options,
                struct omq_error *why)
 {
@@ -110,6 +120,7 @@ int exact_open(struct omq_consumer *consumer, const struct once_options *options
     if (!with.ladder_ms && !o->ordered)
         with.ladder_ms = whole_ladder_ms(o->max_attempts);
     with.takeover = with.takeover || o->ordered;
+    choose_store(&with, consumer->client);
     if (!with.log) {
         with.log = log_line;
         with.user = exact;

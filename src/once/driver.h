@@ -32,6 +32,7 @@
 #include "once/op.h"
 
 struct clock;
+struct omq_client_options;
 
 /* What a store is opened with: the parts of the URL and of the options that it needs. */
 struct store_settings {
@@ -44,6 +45,9 @@ struct store_settings {
     bool transactions;   /* will be used for ONCE_TRANSACTION or ONCE_OFFSET */
     struct clock *clock; /* for a store without one of its own: memory */
     const void *own;     /* for a driver that needs more than a URL: the adapter of checkers */
+    const char *group;   /* the consumer group */
+    uint32_t instance;   /* the upper half of all tokens of this opening */
+    const struct omq_client_options *client;              /* may be NULL; once.h */
     void (*log)(void *user, int level, const char *line); /* never NULL */
     void *log_user;
 };
@@ -66,6 +70,8 @@ struct once_driver {
     const char *name; /* "redis" */
     bool direct;      /* run() is quick: called by each worker itself, all on the one connection */
     bool sql;         /* has the functions of transactions below */
+    bool watches; /* knows by itself whose process is gone: claims are always made with takeover */
+    int lanes;    /* batches that may be under way at the same time; 0: 1 */
 
     /* The first connection is made here, so that wrong settings show. `why` is a sentence without
      * passwords. ERR_IO: cannot be reached; ERR_DENIED; ERR_UNSUPPORTED: too old; ERR_NOT_FOUND:
@@ -128,7 +134,7 @@ struct once_driver {
  * and one that says otherwise than the core is not used, since its functions would be called for
  * what they are not. Raise the number when a meaning changes; what grows is seen by its size. */
 #define ONCE_DRIVER_FORM                                                                           \
-    (1u << 24 | (uint32_t)sizeof(struct once_driver) << 12 | (uint32_t)sizeof(struct op))
+    (2u << 24 | (uint32_t)sizeof(struct once_driver) << 12 | (uint32_t)sizeof(struct op))
 #define ONCE_DRIVER_EXPORT(name)                                                                   \
     __attribute__((visibility("default"))) extern const struct once_driver once_driver_##name;     \
     __attribute__((visibility("default"))) extern const uint32_t once_form_##name;                 \

@@ -13,6 +13,7 @@ static const struct {
     const char *scheme, *driver, *needs;
 } schemes[] = {
     {"memory:", "memory", ""},
+    {"broker:", "broker", "liboncemq"},
     {"sqlite:", "sqlite", "libsqlite3"},
     {"redis:", "redis", "libhiredis"},
     {"redis+unix:", "redis", "libhiredis"},
@@ -87,6 +88,6 @@ int driver_find(const char *url, const struct once_driver **out, struct once_err
         return once_fail(why, ONCE_UNSUPPORTED, "rediss: Redis over TLS is not built in");
     /* The URL itself is not shown: it may hold a password. */
     return once_fail(why, ONCE_INVALID,
-                     "store begins with memory: sqlite: redis: postgresql: or mysql:, and this one "
-                     "does not");
+                     "store begins with broker: memory: sqlite: redis: postgresql: or mysql:, and "
+                     "this one does not");
 }

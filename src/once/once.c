@@ -26,6 +26,9 @@ static struct store_settings settings_of(const struct once *once)
         .log_user = o->user,
         .clock = once->clock,
         .own = o,
+        .group = o->group,
+        .instance = once->instance,
+        .client = o->client,
     };
 }
 
@@ -40,6 +43,7 @@ static enum err reach_store(struct once *once, struct fault *why)
     const struct crew_settings crew = {
         .driver = once->driver,
         .store = once->store,
+        .lanes = once->driver->lanes,
         .wait_ms = once->with.wait_ms,
         .log = s.log,
         .log_user = s.log_user,
@@ -106,6 +110,7 @@ static int find_driver(struct once *once, const struct once_parts *parts, struct
         return bad;
     const struct once_checker *checker = once->with.checker;
     once->names = once->driver != &once_driver_memory;
+    once->with.takeover = once->with.takeover || once->driver->watches;
     once->renews =
         once->with.mode == ONCE_LEASE && !once->with.plain && !(checker && !checker->renew);
     return options_suit(&once->with, once->driver, why);

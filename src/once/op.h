@@ -42,7 +42,8 @@ struct op {
     enum op_kind kind;
     uint8_t id[ONCE_ID_SIZE];
     const char *name;            /* for people */
-    const char *topic, *message; /* claim: of which message, for people; may be NULL */
+    const char *topic, *message; /* claim: of which message, for people; may be NULL. Valid while
+                                    the claim is asked for, no longer */
     struct bytes plain;          /* the key itself, as other programs know it, in plain form */
     uint64_t token; /* never 0; the upper half tells the process instance: store_alive */
     uint64_t fingerprint;

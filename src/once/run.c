@@ -145,6 +145,8 @@ static struct once_run *prepare(struct once *once, const struct once_message *me
     if (err == OK) {
         run->op.kind = OP_CLAIM;
         run->op.token = token_next(once);
+        run->op.topic = message->topic;
+        run->op.message = message->id;
         run->op.fingerprint = key_fingerprint(message->body, message->body_size);
         err = running_add(&once->running, run);
     }
@@ -239,6 +241,7 @@ static void claim_all(struct once *once, struct once_run **runs, size_t n,
     for (size_t i = 0, k = 0; i < n; i++) {
         if (!runs[i])
             continue;
+        runs[i]->op.topic = runs[i]->op.message = NULL; /* the caller's */
         if (claim_answered(runs[i], &answers[i], err, mine[k++], &span, &fault) == ONCE_RUN)
             continue;
         struct once_run *run = runs[i];

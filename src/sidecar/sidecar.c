@@ -121,6 +121,8 @@ static enum err once_begin_store(struct sidecar *s, struct fault *why)
     struct once_options with = s->with.once;
     struct once_error error;
     with.group = s->with.group;
+    if (!with.store && !with.checker && s->with.worker != SIDECAR_SQL)
+        with.store = "broker:";
     with.ladder_ms = with.ladder_ms ? with.ladder_ms : ladder_ms(s->with.max_attempts);
     with.takeover = true;
     with.log = once_line;

@@ -75,9 +75,9 @@ struct sidecar_options {
     int64_t start_ms;
     int max_attempts; /* retries, then it is a dead letter; 16; -1: none */
 
-    /* once.h's: store, key, no_key, mode (ONCE_LEASE, ONCE_TABLE; with SIDECAR_SQL always
+    /* once.h's: store, client, key, no_key, mode (ONCE_LEASE, ONCE_TABLE; with SIDECAR_SQL always
      * ONCE_TRANSACTION), times, tables. `group`, `ladder_ms` and `log` are filled in. Without a
-     * `key` it is {key}. */
+     * `key` it is {key}; without a `store` it is broker:, with SIDECAR_SQL sqlite:once.db. */
     struct once_options once;
 
     int worker;          /* enum sidecar_worker */

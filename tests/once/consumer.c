@@ -142,7 +142,7 @@ int main(int argc, char **argv)
         return 2;
     while (mode < 4 && strcmp(modes[mode], argv[5]) != 0)
         mode++;
-    url = argv[4];
+    url = strcmp(argv[4], "-") == 0 ? NULL : argv[4]; /* none named: the broker's own ledger */
     file = argv[6];
     dice = (unsigned)getpid();
     struct once_options with = {.store = url, .mode = mode, .create = true};

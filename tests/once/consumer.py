@@ -149,7 +149,7 @@ def _():
 @tap.test("H-8 pop: what is being done elsewhere waits here, and the broker counts no attempt")
 def _():
     scene = Scene()
-    worker = stage.Worker(stage.store(), "lease", scene.group, expiry=4000)
+    worker = stage.Worker(plays.store_of(scene.daemon), "lease", scene.group, expiry=4000)
     tap.equal(worker.begin("k").verdict, "RUN", "verdict")
     scene.send(["k"])
     consumer = scene.start(pop=1)
@@ -169,7 +169,7 @@ def _():
     if not stage.SERVER:
         tap.skip("SQLite has no server")
     scene = Scene()
-    consumer = scene.start(retries=1)
+    consumer = scene.start(retries=1, store=stage.store())
     stage.store().kill9()
     scene.send(["k%d" % number for number in range(50)])
     process.wait_until(lambda: consumer.numbers()["store_errors"] >= 50, 60, "every message has asked in vain", pause=0.1)

@@ -55,7 +55,7 @@ def _():
     declared = set(re.findall(r"ONCE_API[^;]*?\b(once_\w+)\(", text))
     folder = pathlib.Path(os.environ["LIBONCE"]).parent
     tap.equal(shown(os.environ["LIBONCE"]), declared, "shown by libonce")
-    for name in ("sqlite", "redis", "postgresql", "mariadb"):
+    for name in ("broker", "sqlite", "redis", "postgresql", "mariadb"):
         tap.equal(shown(folder / ("libonce-%s.so.0" % name)), {"once_driver_" + name, "once_form_" + name}, "shown by the driver")
 
 

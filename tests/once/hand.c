@@ -1,13 +1,15 @@
 /* hand.c - one driver of libonce, loaded as the core loads it, and moved by lines on standard
  * input: for tests that do things to the server in between. Each line has one answer.
  *
- *     open URL [plain=1] [takeover=1] [replicas=N] [wait=MS] [table=NAME]     OK, or ERR sentence
+ *     open URL [plain=1] [takeover=1] [replicas=N] [wait=MS] [table=NAME] [instance=N] [group=NAME]
+ *                                  OK, or ERR sentence
  *     connect                      another connection instead of the one it has
  *     run KIND:KEY:TOKEN …         an outcome for each, or ERR sentence; KIND is claim, renew,
  *                                  finish, release, look, forget, put, get
  *     why                          the sentence of the last outcome that is FAILED
  *     flood KEY                    claims and finishes KEY0, KEY1 … until an error: how many were
  *                                  finished, and the sentence
+ *     size N                       from now on a step that is put is N bytes long
  *     healthy, accept, close
  *
  * What the driver logs goes to standard error, as "LEVEL line". TOKEN is taken as it is; claims
@@ -30,6 +32,8 @@ static struct store *store;
 static struct conn *conn;
 static char last_why[480];
 static int64_t expiry_ms = 60000;
+static char put[ONCE_RESULT_MAX] = "result";
+static size_t put_size = 6;
 
 static const char *const kinds[] = {"claim",  "renew", "finish", "release", "look",
                                     "forget", "get",   "put",    "sweep"};
@@ -83,7 +87,8 @@ static const char *option(const char *word, const char *name)
 
 static void open_store(char *rest)
 {
-    struct store_settings settings = {.table = "once", .wait_ms = 5000, .log = say_log};
+    struct store_settings settings = {
+        .table = "once", .wait_ms = 5000, .group = "hand", .instance = 1, .log = say_log};
     char *save = NULL;
     settings.url = strtok_r(rest, " ", &save);
     for (char *word; (word = strtok_r(NULL, " ", &save));) {
@@ -98,6 +103,10 @@ static void open_store(char *rest)
             settings.wait_ms = (int)strtol(value, NULL, 10);
         else if ((value = option(word, "table")))
             settings.table = value;
+        else if ((value = option(word, "instance")))
+            settings.instance = (uint32_t)strtoul(value, NULL, 10);
+        else if ((value = option(word, "group")))
+            settings.group = value;
         else
             errx(2, "no such option: %s", word);
     }
@@ -120,7 +129,7 @@ static struct op make_op(enum op_kind kind, const char *key, uint64_t token)
                     .retention_ms = 3600000,
                     .takeover = true,
                     .step = BYTES("step"),
-                    .result = BYTES("result")};
+                    .result = bytes_of(put, put_size)};
     size_t len = strlen(key);
     memcpy(op.id, key, len < sizeof op.id ? len : sizeof op.id);
     return op;
@@ -160,8 +169,11 @@ static void run(char *rest)
         printf("%s%s", i ? " " : "", outcomes[ops[i].outcome]);
         if (ops[i].outcome == OUT_FAILED)
             (void)snprintf(last_why, sizeof last_why, "%s", ops[i].why.text);
-        if (ops[i].kind == OP_STEP_GET && ops[i].outcome == OUT_OK)
-            free((void *)ops[i].result.at);
+        if (ops[i].kind != OP_STEP_GET || ops[i].outcome != OUT_OK)
+            continue;
+        if (!bytes_equal(ops[i].result, bytes_of(put, put_size)))
+            errx(1, "another result than was put");
+        free((void *)ops[i].result.at);
     }
     printf("\n");
 }
@@ -205,7 +217,12 @@ static void obey(char *line)
         printf("%s\n", conn && driver->healthy(conn) ? "yes" : "no");
     else if (strcmp(line, "accept") == 0)
         answer(driver->accept(store, conn, &why), &why);
-    else if (strcmp(line, "expiry") == 0) {
+    else if (strcmp(line, "size") == 0) {
+        put_size = strtoul(rest, NULL, 10);
+        if (put_size > sizeof put)
+            errx(2, "a result has at most %zu bytes", sizeof put);
+        printf("OK\n");
+    } else if (strcmp(line, "expiry") == 0) {
         expiry_ms = strtoll(rest, NULL, 10);
         printf("OK\n");
     } else if (strcmp(line, "close") == 0) {

@@ -57,12 +57,25 @@ def stored(daemon, topic, queue=0):
         return int(answer.ext["offset"]) if answer.code == r.SUCCESS else 0
 
 
-class Consumer:
-    """A process; see consumer.c."""
+class Own:
+    """The ledger of the daemon that brings the messages."""
 
-    def __init__(self, daemon, group, topic, mode, file, **options):
+    def __init__(self, daemon):
+        self.url = stage.broker_url(daemon)
+
+
+def store_of(daemon):
+    """Where the consumers of a daemon remember what is done."""
+    return Own(daemon) if stage.KIND == "broker" else stage.store()
+
+
+class Consumer:
+    """A process; see consumer.c. `store`: another than what is usual, which is "-", none named, for a broker's ledger."""
+
+    def __init__(self, daemon, group, topic, mode, file, store=None, **options):
         self.log = os.path.join(process.temp_folder(), "consumer.log")
-        command = [os.environ["CONSUMER"], daemon.names, group, topic, stage.store().url, mode, file]
+        url = store.url if store else "-" if stage.KIND == "broker" else stage.store().url
+        command = [os.environ["CONSUMER"], daemon.names, group, topic, url, mode, file]
         command += ["%s=%s" % pair for pair in options.items()]
         self.child = process.Child("consumer", command, self.log, stdin=subprocess.PIPE)
         self.ready = False

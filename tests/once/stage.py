@@ -5,7 +5,7 @@
     w.begin("key")            # Answer(verdict="RUN", cause="first", …)
     w.kill9()
 
-STORE names the kind: sqlite, redis, postgresql or mariadb. A store that is a server can be killed and started again.
+STORE names the kind: sqlite, redis, postgresql, mariadb or broker. A store that is a server can be killed and started again.
 """
 
 import os
@@ -36,6 +36,40 @@ class File:
         return []
 
 
+class Broker:
+    """The ledger of a broker of its own. `address` is where it listens: of the name server, for URLs."""
+
+    def __init__(self, **settings):
+        from harness import daemon
+        self.daemon = daemon.Daemon(settings={"flushDiskType": "SYNC_FLUSH", **settings})
+        self.url = broker_url(self.daemon)
+
+    def start(self):
+        self.daemon.start()
+
+    def kill9(self):
+        self.daemon.kill9()
+
+    def pause(self):
+        process.freeze(self.daemon.pid)
+
+    def resume(self):
+        os.kill(self.daemon.pid, signal.SIGCONT)
+
+    def empty(self):
+        """As an operator who gives it another folder."""
+        self.kill9()
+        self.daemon.folder += "-new"
+        self.start()
+
+    def tail(self, lines=30):
+        return self.daemon.tail(lines)
+
+
+def broker_url(daemon):
+    return "broker://%s/" % daemon.names
+
+
 _store = []
 
 
@@ -57,6 +91,8 @@ def _make():
     if KIND == "redis":
         from harness import redis
         return redis.Redis()
+    if KIND == "broker":
+        return Broker()
     from harness import servers
     return {"postgresql": servers.PostgreSQL, "mariadb": servers.MariaDB}[KIND]()
 
