@@ -7,6 +7,7 @@ from . import plots, targets as goals
 
 OURS = "oncemq"
 BUSY = 0.9  # share of a core from which on the generator may have been the limit
+SYNC = goals.SYNC
 NEAR = 0.02  # a ratio so close to 1 is no difference
 MARK_BEGIN, MARK_END = "<!-- bench-peers begins -->\n", "<!-- bench-peers ends -->\n"
 
@@ -168,6 +169,10 @@ class Report:
         for row in self.book.failures():
             text = row.get("failed") or "%d messages were refused" % row["failures"]
             lines.append("- round %d, %s, %s: %s" % (row["round"] + 1, row["work"], row["peer"], text))
+        syncs = [self.book.median("limits", SYNC, field) for field in ("syncs", "syncs_over")]
+        if syncs[0] and syncs[1]:
+            lines.append("- fdatasync behind 256 records of 1 KiB: %.0f a second in a file that grows, %.2g times that over blocks that were "
+                         "written before" % (syncs[0], syncs[1] / syncs[0]))
         idle = self.book.median(OURS, "idle-5000", "idle_rss")
         if idle is not None:
             texts = ["%s %.1f MB" % (peer.label, self.book.median(peer.key, "idle-5000", "idle_rss") / 1e6) for peer in self.peers
