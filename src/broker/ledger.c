@@ -333,25 +333,28 @@ static bool result_look(void *user, const struct ledger_entry *e)
     return true; /* the last one counts */
 }
 
-/* False: it is not there any more, or there is no memory for it. */
-static bool result_fetch(struct broker *b, const struct want *want, int64_t position)
+/* ERR_NOT_FOUND: it is not there any more. */
+static enum err result_fetch(struct broker *b, const struct want *want, int64_t position)
 {
     struct slice slice;
-    if (store_peek_at(b->store, position, &slice))
-        return false;
+    enum err err = store_peek_at(b->store, position, &slice);
+    if (err)
+        return err;
     struct record record;
     struct found f = {.op = want->op};
-    bool ok = record_decode(slice.bytes, &record) == OK && bytes_equal(record.topic, TOPIC) &&
-              entries_read(record.body, result_look, &f) == OK && f.any;
-    struct bytes copy = ok ? arena_copy(want->arena, f.result) : (struct bytes){0};
+    bool there = record_decode(slice.bytes, &record) == OK && bytes_equal(record.topic, TOPIC) &&
+                 entries_read(record.body, result_look, &f) == OK && f.any;
+    struct bytes copy = there ? arena_copy(want->arena, f.result) : (struct bytes){0};
     counted_drop(slice.owner);
-    if (ok && f.result.len && !copy.at)
-        ok = false;
-    want->op->result = ok ? copy : (struct bytes){0};
-    return ok;
+    want->op->result = copy;
+    if (there && f.result.len && !copy.at)
+        return ERR_NO_MEMORY;
+    return there ? OK : ERR_NOT_FOUND;
 }
 
-/* No key held: a page of the log may have to be read. */
+/* No key held: a page of the log may have to be read. What is done stays done without its result
+ * when the log has it no more; a step without its value would be taken for one that gave nothing.
+ */
 static void results_fetch(struct broker *b, const struct ledger_desk *d)
 {
     for (size_t i = 0; i < d->n_wants; i++) {
@@ -359,11 +362,14 @@ static void results_fetch(struct broker *b, const struct ledger_desk *d)
         uint64_t at = want->where.at;
         int64_t position =
             at & LEDGER_PENDING ? d->positions[at & ~LEDGER_PENDING] : (int64_t)(at - 1);
-        if (result_fetch(b, want, position) || want->op->kind != OP_STEP_GET)
+        enum err err = result_fetch(b, want, position);
+        bool gone = err == ERR_NOT_FOUND || err == ERR_DAMAGED;
+        if (!err || (gone && want->op->kind != OP_STEP_GET))
             continue;
         want->op->outcome = OUT_FAILED;
-        (void)fault_set(&want->op->why, ERR_NOT_FOUND,
-                        "what this step gave is no longer in the log (fileReservedTime)");
+        (void)fault_set(&want->op->why, err, "its result %s: %s",
+                        gone ? "is no longer in the log (fileReservedTime)" : "cannot be read now",
+                        err_text(err));
     }
 }
 

@@ -2,11 +2,11 @@
  * others write, so that a start reads it and only the end of the log (ledger/snapshot.h).
  *
  *     begin: where the log is  ──►  parts, each copied in one short visit  ──►  end, sync
- *                                        ──►  once the log is flushed up to the beginning: rename
+ *                                        ──►  once the log is flushed as far as that: rename
  *
- * The last condition keeps a loss of power from leaving a snapshot that knows more of the log than
- * there is. One is due when what would have to be read of the log is much, or old, or could be
- * deleted by the next cleaning.
+ * The last condition keeps a loss of power from leaving a snapshot that knows more than the log.
+ * One is due when what would have to be read of the log is much, or old, or could be deleted by the
+ * next cleaning.
  */
 #include "broker/ledger_int.h"
 
@@ -26,6 +26,7 @@ struct ledger_saving {
     bool copied;           /* all is written and synced */
     uint64_t at;
     struct snapshot_head head;
+    uint64_t upto; /* nothing in it stands behind this position of the log */
     uint64_t tail; /* bytes of records behind the last one, when this one began */
     struct ledger_cursor cursor;
     struct ledger_part part;
@@ -109,6 +110,7 @@ static enum err saving_copy(struct broker *b, struct ledger_saving *s, bool *mor
     while (!err && *more && s->out.len < TURN_BYTES) {
         room_enter(&b->ledger->room);
         *more = ledger_copy(b->ledger->ledger, &s->cursor, VISIT_ROWS, &s->part);
+        s->upto = b->ledger->end;
         room_leave(&b->ledger->room);
         s->rows += s->part.n_rows;
         s->steps += s->part.n_steps;
@@ -152,7 +154,7 @@ static enum err saving_step(struct broker *b, struct ledger_saving *s, struct fa
             err = b->vfs->calls->sync(s->file, why);
         s->copied = !err && !more;
     }
-    if (!err && s->copied && store_flushed(b->store) >= s->head.position) {
+    if (!err && s->copied && store_flushed(b->store) >= s->upto) {
         err = saving_end(b, s, why);
         saving_drop(b, s);
     }

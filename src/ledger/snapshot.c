@@ -54,7 +54,7 @@ enum err snapshot_head_read(struct bytes in, struct snapshot_head *out)
     return OK;
 }
 
-static uint32_t block_crc(const struct snapshot_block *block, struct bytes content)
+uint32_t snapshot_crc(const struct snapshot_block *block, struct bytes content)
 {
     uint8_t numbers[16];
     struct wr w = wr_over(numbers, sizeof numbers);
@@ -84,7 +84,7 @@ static void block_write(struct buf *out, uint32_t kind, uint32_t n, struct bytes
     buf_add_u32(out, kind);
     buf_add_u32(out, n);
     buf_add_u32(out, block.size);
-    buf_add_u32(out, block_crc(&block, content));
+    buf_add_u32(out, snapshot_crc(&block, content));
     buf_add(out, content);
 }
 
@@ -225,7 +225,7 @@ static enum err step_load(struct ledger *l, struct rd *r)
 enum err ledger_load_block(struct ledger *l, const struct snapshot_block *block,
                            struct bytes content, struct snapshot_counts *counts)
 {
-    if (content.len != block->size || block->crc != block_crc(block, content) || counts->ended)
+    if (content.len != block->size || block->crc != snapshot_crc(block, content) || counts->ended)
         return ERR_DAMAGED;
     struct rd r = rd_over(content);
     enum err err = OK;

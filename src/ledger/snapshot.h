@@ -41,6 +41,8 @@ must_check enum err snapshot_head_read(struct bytes in, struct snapshot_head *ou
 /* ERR_DAMAGED: a size that cannot be. */
 must_check enum err snapshot_block_read(struct bytes in, struct snapshot_block *out);
 
+uint32_t snapshot_crc(const struct snapshot_block *block, struct bytes content);
+
 /* ---- writing ---- */
 
 /* Some rows and the steps of these, on their way into a file. */
