@@ -2,6 +2,21 @@
 
 #define DIGITS_SURE 18 /* so many always fit, whatever they are */
 
+/* Eight digits as a number; false if they are none. Neighbours are joined first: pairs, fours. */
+static inline bool eight_digits(const uint8_t *at, uint64_t *out)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof word); /* the first digit in the lowest byte */
+    const uint64_t high = 0xf0f0f0f0f0f0f0f0u, zeros = 0x3030303030303030u;
+    if ((word & high) != zeros || ((word + 0x0606060606060606u) & high) != zeros)
+        return false;
+    word -= zeros;
+    word = (word * 10 + (word >> 8)) & 0x00ff00ff00ff00ffu;
+    word = (word * 100 + (word >> 16)) & 0x0000ffff0000ffffu;
+    *out = (word * 10000 + (word >> 32)) & 0xffffffffu;
+    return true;
+}
+
 bool bytes_to_i64(struct bytes text, int64_t *out)
 {
     bool minus = text.len > 0 && text.at[0] == '-';
@@ -10,6 +25,8 @@ bool bytes_to_i64(struct bytes text, int64_t *out)
         return false;
 
     uint64_t value = 0, limit = (uint64_t)INT64_MAX + (minus ? 1 : 0);
+    for (uint64_t eight; sure - i >= 8 && eight_digits(text.at + i, &eight); i += 8)
+        value = value * 100000000 + eight;
     for (; i < sure; i++) {
         unsigned digit = (unsigned)text.at[i] - '0';
         if (digit > 9)
@@ -35,19 +52,31 @@ bool bytes_to_i32(struct bytes text, int32_t *out)
     return true;
 }
 
+/* "00", "01" … "99" */
+static const char pairs[100][2] = {
+#define TEN(t)                                                                                     \
+    {t, '0'}, {t, '1'}, {t, '2'}, {t, '3'}, {t, '4'}, {t, '5'}, {t, '6'}, {t, '7'}, {t, '8'},      \
+    {                                                                                              \
+        t, '9'                                                                                     \
+    }
+    TEN('0'), TEN('1'), TEN('2'), TEN('3'), TEN('4'),
+    TEN('5'), TEN('6'), TEN('7'), TEN('8'), TEN('9'),
+#undef TEN
+};
+
 void wr_i64(struct wr *w, int64_t v)
 {
     if (v >= 0 && v <= 9) { /* most numbers of an answer */
         wr_u8(w, (uint8_t)('0' + v));
         return;
     }
-    uint8_t digits[20];
+    uint8_t digits[21];
     size_t at = sizeof digits;
     uint64_t rest = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-    do {
-        digits[--at] = (uint8_t)('0' + rest % 10);
-        rest /= 10;
-    } while (rest);
+    for (; rest >= 10; rest /= 100)
+        memcpy(digits + (at -= 2), pairs[rest % 100], 2);
+    if (rest)
+        digits[--at] = (uint8_t)('0' + rest);
     if (v < 0)
         digits[--at] = '-'; /* nineteen digits at most, so there is room */
     wr_bytes_of(w, bytes_of(digits + at, sizeof digits - at));

@@ -139,43 +139,74 @@ static bool desk_reserve(struct desk *desk, struct produce *requests, size_t n)
 
 /* ---- what a message asks for ---- */
 
+#define IS(text, kind)                                                                             \
+    if (memcmp(name.at, text, sizeof(text) - 1) == 0)                                              \
+        return kind;
+
+/* By length first: most names are none of these, and are done with at once. */
 static enum prop_kind prop_kind(struct bytes name)
 {
-    static const struct {
-        const char *name;
-        uint8_t len;
-        uint8_t kind;
-    } known[] = {
-#define KNOWN(text, kind) {text, sizeof(text) - 1, kind}
-        KNOWN("UNIQ_KEY", KIND_UNIQ_KEY),
-        KNOWN("WAIT", KIND_WAIT),
-        KNOWN("MSG_REGION", KIND_OURS),
-        KNOWN("TRACE_ON", KIND_OURS),
-        KNOWN("CLUSTER", KIND_OURS),
-        KNOWN("POP_CK", KIND_OURS),
-        KNOWN("DEDUP_PLACE", KIND_OURS),
-        KNOWN("DELAY", KIND_DELAY),
-        KNOWN("TRAN_MSG", KIND_HALF),
-        KNOWN("PGROUP", KIND_GROUP),
-        KNOWN("CHECK_IMMUNITY_TIME_IN_SECONDS", KIND_IMMUNITY),
-        KNOWN("__transactionId__", KIND_TXN),
-        KNOWN("TRANSACTION_CHECK_TIMES", KIND_TXN),
-        KNOWN("TRAN_PREPARED_QUEUE_OFFSET", KIND_TXN),
-        KNOWN("TIMER_DELAY_SEC", KIND_TIMER),
-        KNOWN("TIMER_DELAY_MS", KIND_TIMER),
-        KNOWN("TIMER_DELIVER_MS", KIND_TIMER),
-        KNOWN("TIMER_OUT_MS", KIND_TIMED),
-        KNOWN("TIMER_DEL_UNIQKEY", KIND_TIMER_DELETE),
-        KNOWN("INNER_NUM", KIND_INNER),
-        KNOWN("REAL_TOPIC", KIND_REAL),
-        KNOWN("REAL_QID", KIND_REAL),
-#undef KNOWN
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].len == name.len && memcmp(known[i].name, name.at, name.len) == 0)
-            return (enum prop_kind)known[i].kind;
+    switch (name.len) {
+    case 4:
+        IS("WAIT", KIND_WAIT)
+        break;
+    case 5:
+        IS("DELAY", KIND_DELAY)
+        break;
+    case 6:
+        IS("PGROUP", KIND_GROUP)
+        IS("POP_CK", KIND_OURS)
+        break;
+    case 7:
+        IS("CLUSTER", KIND_OURS)
+        break;
+    case 8:
+        IS("UNIQ_KEY", KIND_UNIQ_KEY)
+        IS("TRACE_ON", KIND_OURS)
+        IS("TRAN_MSG", KIND_HALF)
+        IS("REAL_QID", KIND_REAL)
+        break;
+    case 9:
+        IS("INNER_NUM", KIND_INNER)
+        break;
+    case 10:
+        IS("MSG_REGION", KIND_OURS)
+        IS("REAL_TOPIC", KIND_REAL)
+        break;
+    case 11:
+        IS("DEDUP_PLACE", KIND_OURS)
+        break;
+    case 12:
+        IS("TIMER_OUT_MS", KIND_TIMED)
+        break;
+    case 14:
+        IS("TIMER_DELAY_MS", KIND_TIMER)
+        break;
+    case 15:
+        IS("TIMER_DELAY_SEC", KIND_TIMER)
+        break;
+    case 16:
+        IS("TIMER_DELIVER_MS", KIND_TIMER)
+        break;
+    case 17:
+        IS("__transactionId__", KIND_TXN)
+        IS("TIMER_DEL_UNIQKEY", KIND_TIMER_DELETE)
+        break;
+    case 23:
+        IS("TRANSACTION_CHECK_TIMES", KIND_TXN)
+        break;
+    case 26:
+        IS("TRAN_PREPARED_QUEUE_OFFSET", KIND_TXN)
+        break;
+    case 30:
+        IS("CHECK_IMMUNITY_TIME_IN_SECONDS", KIND_IMMUNITY)
+        break;
+    default:
+        break;
+    }
     return KIND_OTHER;
 }
+#undef IS
 
 struct asks {
     struct bytes uniq_key, wait, delay, half, group, immunity;

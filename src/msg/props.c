@@ -2,6 +2,7 @@
  *
  * 5.x clients end every pair with \2, 4.9 clients leave the last one out. There is no escaping.
  */
+#include "base/block.h"
 #include "msg/msg.h"
 
 #define AFTER_NAME  '\1'
@@ -35,21 +36,42 @@ static inline bool is_separator(uint8_t c)
     return (uint8_t)(c - AFTER_NAME) <= AFTER_VALUE - AFTER_NAME;
 }
 
-/* Names are short, so they are looked through by hand; a value may be long. */
+static inline const uint8_t *name_end(const uint8_t *at, const uint8_t *end)
+{
+    for (; end - at >= BLOCK; at += BLOCK) {
+        unsigned n = block_either(at, AFTER_NAME, AFTER_VALUE);
+        if (n < BLOCK)
+            return at + n;
+    }
+    while (at < end && !is_separator(*at))
+        at++;
+    return at;
+}
+
+/* NULL: it ends with the text. Most values are short, but one may be long. */
+static inline const uint8_t *value_end(const uint8_t *at, const uint8_t *end)
+{
+    for (int i = 0; i < 3 && end - at >= BLOCK; i++, at += BLOCK) {
+        unsigned n = block_either(at, AFTER_VALUE, AFTER_VALUE);
+        if (n < BLOCK)
+            return at + n;
+    }
+    return at < end ? memchr(at, AFTER_VALUE, (size_t)(end - at)) : NULL;
+}
+
 bool props_next(struct bytes *rest, struct prop *out)
 {
     const uint8_t *at = rest->at, *end = rest->len ? at + rest->len : at;
     while (at < end) {
         const uint8_t *name = at;
-        while (at < end && !is_separator(*at))
-            at++;
+        at = name_end(at, end);
         if (at == end)
             break;
         struct prop pair = {.name = bytes_of(name, (size_t)(at - name))};
         bool has_value = *at++ == AFTER_NAME;
         if (!has_value)
             continue;
-        const uint8_t *stop = at < end ? memchr(at, AFTER_VALUE, (size_t)(end - at)) : NULL;
+        const uint8_t *stop = value_end(at, end);
         pair.value = bytes_of(at, (size_t)((stop ? stop : end) - at));
         at = stop ? stop + 1 : end;
         if (pair.name.len == 0 || pair.value.len == 0)

@@ -5,8 +5,8 @@
 
 #define QUOTE_MAX 64 /* of a value that makes no sense, in the answer */
 
-static enum err value_read(const struct field_rule *rule, struct bytes value, void *out,
-                           struct fault *why);
+static inline enum err value_read(const struct field_rule *rule, struct bytes value, void *out,
+                                  struct fault *why);
 static enum err all_there(const struct field_table *table, uint64_t seen, struct fault *why);
 
 /* The names of a send are single letters. */
@@ -14,6 +14,17 @@ static inline bool same_name(struct bytes ours, struct bytes theirs)
 {
     return ours.len == theirs.len && ours.at[0] == theirs.at[0] &&
            (ours.len == 1 || memcmp(ours.at, theirs.at, ours.len) == 0);
+}
+
+/* The rule for a name, looked for from `next` on; table->n: none. */
+static size_t rule_find(const struct field_table *table, struct bytes name, size_t next)
+{
+    for (size_t tried = 0; tried < table->n; tried++) {
+        if (same_name(table->rules[next].name, name))
+            return next;
+        next = next + 1 < table->n ? next + 1 : 0;
+    }
+    return table->n;
 }
 
 /* The search for a rule goes on where the last one was found: most clients send fields in the order
@@ -24,21 +35,23 @@ enum err fields_read(const struct field_table *table, const struct head *head, v
     invariant(table->n <= 64);
     uint64_t seen = 0;
     size_t next = 0;
-    for (size_t i = 0; i < head->n_fields; i++) {
-        const struct field *field = &head->fields[i];
-        size_t tried = 0;
-        for (; tried < table->n; tried++) {
-            if (same_name(table->rules[next].name, field->name))
-                break;
-            next = next + 1 < table->n ? next + 1 : 0;
-        }
-        if (tried == table->n)
+    for (const struct field *field = head->fields, *end = field + head->n_fields; field < end;
+         field++) {
+        size_t found = next;
+        if (next == table->n || !same_name(table->rules[next].name, field->name))
+            found = rule_find(table, field->name, next == table->n ? 0 : next);
+        if (found == table->n)
             continue; /* not one of ours; 5.x clients add several to every request */
-        enum err err = value_read(&table->rules[next], field->value, out, why);
-        if (err)
-            return err;
-        seen |= (uint64_t)1 << next;
-        next = next + 1 < table->n ? next + 1 : 0;
+        const struct field_rule *rule = &table->rules[found];
+        if (rule->type == FIELD_TEXT) {
+            memcpy((char *)out + rule->offset, &field->value, sizeof field->value);
+        } else {
+            enum err err = value_read(rule, field->value, out, why);
+            if (err)
+                return err;
+        }
+        seen |= (uint64_t)1 << found;
+        next = found + 1;
     }
     return all_there(table, seen, why);
 }
@@ -50,8 +63,8 @@ static enum err unreadable(const struct field_rule *rule, struct bytes value, st
                      BYTES_ARG(rule->name), rule->type == FIELD_INT ? 32 : 64, BYTES_ARG(shown));
 }
 
-static enum err value_read(const struct field_rule *rule, struct bytes value, void *out,
-                           struct fault *why)
+static inline enum err value_read(const struct field_rule *rule, struct bytes value, void *out,
+                                  struct fault *why)
 {
     char *place = (char *)out + rule->offset;
     bool yes;
@@ -59,14 +72,15 @@ static enum err value_read(const struct field_rule *rule, struct bytes value, vo
     int64_t wide;
     switch (rule->type) {
     case FIELD_TEXT:
-        memcpy(place, &value, sizeof value);
-        return OK;
+        break;
     case FIELD_BOOL:
         yes = value.len == 4 && strncasecmp((const char *)value.at, "true", 4) == 0;
         memcpy(place, &yes, sizeof yes);
         return OK;
     case FIELD_INT:
-        if (!bytes_to_i32(value, &small))
+        if (value.len == 1 && (uint8_t)(value.at[0] - '0') <= 9)
+            small = value.at[0] - '0';
+        else if (!bytes_to_i32(value, &small))
             return unreadable(rule, value, why);
         memcpy(place, &small, sizeof small);
         return OK;

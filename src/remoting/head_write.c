@@ -7,6 +7,7 @@
  * The language is JAVA (0), as Apache's brokers say: old clients decode it into a closed list of
  * names, and JAVA is the one name that all of them have. The Java client does nothing with it.
  */
+#include "base/block.h"
 #include "base/utf8.h"
 #include "remoting/remoting_int.h"
 
@@ -58,27 +59,62 @@ static void odd_text_write(struct wr *w, const uint8_t *at, const uint8_t *end)
     wr_bytes_of(w, bytes_of(run, (size_t)(at - run)));
 }
 
-/* How many bytes are plain from the start. Nearly always that is all of them: ids and words. */
-static size_t plain_length(struct bytes text)
+static inline uint64_t half_load(const uint8_t *at)
 {
-    size_t n = 0;
-    for (; text.len - n >= 8; n += 8) {
-        uint64_t stops = word_stops(word_load(text.at + n));
-        if (stops)
-            return n + word_plain(stops);
+    uint32_t half;
+    memcpy(&half, at, sizeof half);
+    return half;
+}
+
+/* True if nothing in it needs an escape, which is so of nearly all ids, words and names. The last
+ * step looks at bytes a second time rather than at fewer. */
+static inline bool is_plain(struct bytes text)
+{
+    size_t n = text.len;
+    if (n >= BLOCK) {
+        for (size_t i = 0; n - i > BLOCK; i += BLOCK)
+            if (block_text_end(text.at + i) < BLOCK)
+                return false;
+        return block_text_end(text.at + n - BLOCK) == BLOCK;
     }
-    while (n < text.len && !byte_stops(text.at[n]))
-        n++;
-    return n;
+    if (n >= 8)
+        return !word_stops(word_load(text.at)) && !word_stops(word_load(text.at + n - 8));
+    if (n >= 4)
+        return !word_stops(half_load(text.at) | half_load(text.at + n - 4) << 32);
+    for (size_t i = 0; i < n; i++)
+        if (byte_stops(text.at[i]))
+            return false;
+    return true;
+}
+
+/* Copies without a call what is short, and returns what is behind it. */
+static inline uint8_t *copy(uint8_t *to, struct bytes text)
+{
+    size_t n = text.len;
+    if (n > BLOCK) {
+        memcpy(to, text.at, n);
+    } else if (n >= 8) {
+        uint64_t first = word_load(text.at), last = word_load(text.at + n - 8);
+        memcpy(to, &first, 8);
+        memcpy(to + n - 8, &last, 8);
+    } else if (n >= 4) {
+        uint32_t first = (uint32_t)half_load(text.at), last = (uint32_t)half_load(text.at + n - 4);
+        memcpy(to, &first, 4);
+        memcpy(to + n - 4, &last, 4);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            to[i] = text.at[i];
+    }
+    return to + n;
 }
 
 static void quoted_write(struct wr *w, struct bytes text)
 {
-    size_t plain = plain_length(text);
     wr_u8(w, '"');
-    wr_bytes_of(w, bytes_of(text.at, plain));
-    if (plain < text.len)
-        odd_text_write(w, text.at + plain, text.at + text.len);
+    if (is_plain(text))
+        wr_bytes_of(w, text);
+    else
+        odd_text_write(w, text.at, text.at + text.len);
     wr_u8(w, '"');
 }
 
@@ -146,26 +182,42 @@ static void binary_field(struct frame_out *f, struct bytes name, struct bytes va
     wr_bytes_of(w, value);
 }
 
+/* Name and value need no escapes. */
+static void plain_field(struct frame_out *f, struct bytes name, struct bytes value)
+{
+    struct bytes before = f->any_field ? BYTES(",\"") : BYTES(",\"extFields\":{\"");
+    uint8_t *to = wr_space(f->w, before.len + name.len + 3 + value.len + 1);
+    if (!to)
+        return;
+    to = copy(copy(to, before), name);
+    memcpy(to, "\":\"", 3);
+    to = copy(to + 3, value);
+    *to = '"';
+    f->any_field = true;
+}
+
 void frame_put(struct frame_out *f, struct bytes name, struct bytes value)
 {
-    if (f->form == HEAD_JSON) {
+    if (f->form == HEAD_BINARY) {
+        binary_field(f, name, value);
+    } else if (is_plain(name) && is_plain(value)) {
+        plain_field(f, name, value);
+    } else {
         json_name(f, name);
         quoted_write(f->w, value);
-    } else {
-        binary_field(f, name, value);
     }
 }
 
-/* Text that needs no escapes. */
+/* A value that needs no escapes. */
 static void word_put(struct frame_out *f, struct bytes name, struct bytes word)
 {
-    if (f->form == HEAD_JSON) {
-        json_name(f, name);
-        wr_u8(f->w, '"');
-        wr_bytes_of(f->w, word);
-        wr_u8(f->w, '"');
-    } else {
+    if (f->form == HEAD_BINARY) {
         binary_field(f, name, word);
+    } else if (is_plain(name)) {
+        plain_field(f, name, word);
+    } else {
+        json_name(f, name);
+        quoted_write(f->w, word);
     }
 }
 

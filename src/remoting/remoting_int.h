@@ -8,6 +8,10 @@
 
 uint8_t language_number(struct bytes name); /* LANGUAGE_OTHER for what nobody knows */
 
+/* head_decode_json, which also tells where the opaque number stands, if it has only digits. */
+must_check enum err head_decode_noting(struct bytes in, struct wr *spare, struct head *out,
+                                       const uint8_t **opaque);
+
 /* Eight bytes as a number whose lowest byte is the first. */
 static inline uint64_t word_load(const uint8_t *at)
 {

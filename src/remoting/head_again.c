@@ -1,0 +1,151 @@
+/* head_again.c - a JSON header that is like one before.
+ *
+ * What a client sends differs from what it has sent before in few values: an opaque number, a time,
+ * a key. So the text of a header that was decoded in full is remembered, with the places of its
+ * values. Of the next header everything between the values is compared with it, and the values are
+ * read by the same functions that read them in a full decode; where a text stood a text is
+ * expected, and digits where digits stood. If all of that fits, the header is the remembered one
+ * with other values, and nothing else can be in it. If anything does not, the header is decoded in
+ * full, and remembered in its turn. So the result is that of a full decode, always.
+ *
+ * There are a few memories, and the first bytes of a header choose one: they tell its request code
+ * and whose handwriting it is. Remembered are headers as they all are: short, their fields texts,
+ * no blanks around them, no remark.
+ */
+#include "remoting/head_text.h"
+
+#include <assert.h>
+
+static struct head_memory *memory_for(struct head_memories *memories, struct bytes text)
+{
+    uint64_t start = text.len >= 16 ? word_load(text.at) * 31 + word_load(text.at + 8) : 0;
+    return &memories->of[(start * 0x9e3779b97f4a7c15u) >> 61];
+}
+static_assert(HEAD_MEMORIES == 8, "three bits choose one");
+
+/* ---- remembering ---- */
+
+/* The closing quote of a text that begins at `at`. Both are known to be there. */
+static const uint8_t *text_end(const uint8_t *at)
+{
+    while (*at != '"')
+        at += *at == '\\' ? 2 : 1;
+    return at;
+}
+
+/* Where field `i` stands. False: not as it can be remembered. */
+static bool place_note(struct head_memory *m, struct bytes text, const struct field *field,
+                       size_t i)
+{
+    const uint8_t *end = text.at + text.len, *name = field->name.at;
+    if (name < text.at || name >= end)
+        return false; /* it had escapes */
+    const uint8_t *quote = name + field->name.len;
+    if (end - quote < 4 || memcmp(quote, "\":\"", 3) != 0)
+        return false;
+    m->places[i].value = (uint16_t)(quote + 3 - text.at);
+    m->places[i].end = (uint16_t)(text_end(quote + 3) - text.at);
+    m->places[i].name_len = (uint16_t)field->name.len;
+    return true;
+}
+
+static void remember(struct head_memory *m, struct bytes text, const struct head *head,
+                     const uint8_t *opaque)
+{
+    m->len = 0;
+    if (text.len > HEAD_MEMORY_TEXT || head->n_fields > HEAD_MEMORY_FIELDS || !opaque ||
+        head->remark.len > 0)
+        return;
+    m->n_fields = (uint8_t)head->n_fields;
+    m->opaque_at = m->opaque_end = (uint16_t)(opaque - text.at);
+    while (text.at[m->opaque_end] != ',') /* a number ends somewhere, at the latest with a } */
+        if ((uint8_t)(text.at[m->opaque_end++] - '0') > 9)
+            return;
+    m->opaque_before = 0;
+    for (size_t i = 0; i < head->n_fields; i++) {
+        if (!place_note(m, text, &head->fields[i], i))
+            return;
+        m->opaque_before = (uint8_t)(m->opaque_before + (m->places[i].value < m->opaque_at));
+    }
+    m->code = head->code;
+    m->version = head->version;
+    m->flag = head->flag;
+    m->language = head->language;
+    memcpy(m->text, text.at, text.len);
+    m->len = (uint16_t)text.len;
+}
+
+/* ---- comparing ---- */
+
+/* Most of what stands between two values has seven bytes. */
+static inline bool same(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    if (n < 4 || n > 8)
+        return memcmp(a, b, n) == 0;
+    uint32_t a1, a2, b1, b2;
+    memcpy(&a1, a, 4);
+    memcpy(&a2, a + n - 4, 4);
+    memcpy(&b1, b, 4);
+    memcpy(&b2, b + n - 4, 4);
+    return ((a1 ^ b1) | (a2 ^ b2)) == 0;
+}
+
+/* What was remembered from `*old` up to `upto` comes next in the new one, too. */
+static inline bool stretch(struct scan *s, const struct head_memory *m, size_t old, size_t upto)
+{
+    size_t n = upto - old;
+    if ((size_t)(s->end - s->at) < n || !same(s->at, m->text + old, n))
+        return false;
+    s->at += n;
+    return true;
+}
+
+/* False: it is not alike, or not well-formed; what stands in `out` means nothing. */
+static bool alike(const struct head_memory *m, struct scan *s, struct head *out)
+{
+    size_t old = 0;
+    for (size_t i = 0;; i++) {
+        if (i == m->opaque_before) {
+            if (!stretch(s, m, old, m->opaque_at) || !digits_take(s, &out->opaque))
+                return false;
+            old = m->opaque_end;
+        }
+        if (i == m->n_fields)
+            break;
+        if (!stretch(s, m, old, m->places[i].value))
+            return false;
+        struct field *field = &out->fields[i];
+        size_t len = m->places[i].name_len;
+        field->name = bytes_of(s->at - 3 - len, len);
+        if (text_read(s, &field->value))
+            return false;
+        old = m->places[i].end + (size_t)1;
+    }
+    return stretch(s, m, old, m->len) && s->at == s->end;
+}
+
+enum err head_decode_again(const struct frame *frame, struct head_memories *memories,
+                           struct wr *spare, struct head *out)
+{
+    if (frame->form != HEAD_JSON)
+        return head_decode_binary(frame->head, out);
+    struct head_memory *m = memory_for(memories, frame->head);
+    struct wr before = *spare;
+    struct scan s = {frame->head.at, frame->head.at + frame->head.len, spare, NULL};
+    if (m->len > 0 && alike(m, &s, out)) {
+        out->form = HEAD_JSON;
+        out->code = m->code;
+        out->version = m->version;
+        out->flag = m->flag;
+        out->language = m->language;
+        out->remark = (struct bytes){0};
+        out->n_fields = m->n_fields;
+        return OK;
+    }
+    *spare = before;
+    const uint8_t *opaque;
+    enum err err = head_decode_noting(frame->head, spare, out, &opaque);
+    if (!err)
+        remember(m, frame->head, out, opaque);
+    return err;
+}
