@@ -603,6 +603,9 @@ must_check enum err broker_table_write(struct broker *broker, enum table_name wh
 
 /* confirmed → queues → waiting readers, until nothing is left */
 void broker_dispatch_turn(struct broker *broker);
+/* The same as far as it is confirmed now, also when somebody else is at it: whoever asks next sees
+ * what any producer was told before. It gives up when dispatch is stuck. */
+void broker_catch_up(struct broker *broker);
 void broker_hold_turn(struct broker *broker);   /* wakes readers whose time is up */
 void broker_client_turn(struct broker *broker); /* forgets clients that were silent too long */
 /* Writes the tables that changed. One caller at a time. */

@@ -13,6 +13,8 @@
 
 #include <stdlib.h>
 
+#define CATCH_UP_STEPS 4 /* of somebody else's, at most */
+
 static enum err hold_add(struct broker *b, struct hold *hold);
 static void arrivals_meet(struct broker *b, const struct arrival *news, size_t n,
                           struct list *woken);
@@ -82,6 +84,13 @@ void broker_dispatch_turn(struct broker *b)
         holds_wake(&woken);
         timers_arrived(b, news, n);
     }
+}
+
+void broker_catch_up(struct broker *b)
+{
+    uint64_t upto = store_confirmed(b->store);
+    for (int i = 0; i < CATCH_UP_STEPS && !store_dispatch_reached(b->store, upto); i++)
+        broker_dispatch_turn(b);
 }
 
 void broker_hold_turn(struct broker *b)

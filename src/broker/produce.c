@@ -9,7 +9,7 @@
  */
 #include "broker/produce_int.h"
 
-static enum err request_check(struct broker *b, struct produce *r, const struct produce *before);
+static enum err request_check(struct desk *desk, struct produce *r);
 static enum err request_place(struct desk *desk, struct produce *r, struct after *after);
 static void requests_store(struct desk *desk, struct produce *requests, size_t n, uint64_t *end);
 static void halves_arrived(struct desk *desk, struct produce *requests, size_t n);
@@ -23,7 +23,7 @@ void broker_produce(struct broker *b, struct desk *desk, struct produce *request
     for (size_t i = 0; i < n; i++) {
         requests[i].known = 0;
         requests[i].dedup = DEDUP_NONE;
-        requests[i].err = request_check(b, &requests[i], i > 0 ? &requests[i - 1] : NULL);
+        requests[i].err = request_check(desk, &requests[i]);
     }
     desk_prepare(desk, requests, n);
 
@@ -64,11 +64,25 @@ static enum err topic_check(struct produce *r)
     return OK;
 }
 
-/* What comes in one turn is mostly for one topic: its name is looked at once. */
-static enum err request_check(struct broker *b, struct produce *r, const struct produce *before)
+/* What comes to a desk is mostly for the topic that the last one was for: its name is looked at
+ * once. */
+static enum err topic_check_once(struct desk *desk, struct produce *r)
 {
-    bool known = before && !before->err && bytes_equal(before->topic, r->topic);
-    enum err err = known ? OK : topic_check(r);
+    if (desk->topic_len > 0 && bytes_equal(r->topic, bytes_of(desk->topic, desk->topic_len)))
+        return OK;
+    enum err err = topic_check(r);
+    if (err)
+        return err;
+    invariant(r->topic.len <= sizeof desk->topic); /* names have a longest */
+    memcpy(desk->topic, r->topic.at, r->topic.len);
+    desk->topic_len = r->topic.len;
+    return OK;
+}
+
+static enum err request_check(struct desk *desk, struct produce *r)
+{
+    const struct broker *b = desk->broker;
+    enum err err = topic_check_once(desk, r);
     if (err)
         return err;
     if (r->body.len > b->set.max_message_size)

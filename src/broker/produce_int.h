@@ -30,7 +30,9 @@ struct desk {
     size_t n_halves; /* among them */
     uint8_t *text;   /* their properties */
     size_t text_cap;
-    struct wr w; /* the free rest of it */
+    struct wr w;                   /* the free rest of it */
+    uint8_t topic[NAME_RETRY_MAX]; /* the last name that was looked at and found good … */
+    size_t topic_len;              /* … 0: none was */
     /* Only while some topic has dedup. */
     bool noting;
     const struct topic *chosen; /* the topic that was asked last, while the core is held … */

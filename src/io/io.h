@@ -59,8 +59,8 @@ struct post {
 };
 void loop_post(struct loop *loop, struct post *post); /* any thread */
 
-/* Called on the loop at the end of each turn, after posts and before output leaves: the place to
- * finish what the requests of one turn share. One per loop. */
+/* Called on the loop at the end of each turn, after posts and when output has left (what is written
+ * here leaves as well): the place to finish what the requests of one turn share. One per loop. */
 void loop_at_turn_end(struct loop *loop, void (*fn)(void *user), void *user);
 
 struct timer; /* opaque; freed by timer_close */

@@ -110,6 +110,7 @@ struct loop {
 
     struct room mailbox; /* guards posts */
     struct list posts;
+    _Atomic bool mail; /* there are some; set inside, so that who finds none need not enter */
 
     void (*hook)(void *user);
     void *hook_user;

@@ -92,6 +92,7 @@ void loop_post(struct loop *loop, struct post *post)
     room_enter(&loop->mailbox);
     bool first = list_empty(&loop->posts);
     list_add_tail(&loop->posts, &post->link);
+    atomic_store_explicit(&loop->mail, true, memory_order_release);
     room_leave(&loop->mailbox);
     if (first && loop_inside != loop) /* its own thread looks here before it waits */
         (void)uv_async_send(&loop->bell);
@@ -254,12 +255,21 @@ void loop_close(struct loop *loop)
 
 /* ---- the turn ---- */
 
+/* Who posts just after this look rings. */
+static bool posts_wait(struct loop *loop)
+{
+    return atomic_load_explicit(&loop->mail, memory_order_acquire);
+}
+
 static void run_posts(struct loop *loop)
 {
     struct list posts;
+    if (!posts_wait(loop))
+        return;
     list_init(&posts);
     room_enter(&loop->mailbox);
     list_append_all(&posts, &loop->posts);
+    atomic_store_explicit(&loop->mail, false, memory_order_relaxed);
     room_leave(&loop->mailbox);
 
     struct link *k;
@@ -267,14 +277,6 @@ static void run_posts(struct loop *loop)
         struct post *post = list_entry(k, struct post, link);
         post->run(post);
     }
-}
-
-static bool posts_wait(struct loop *loop)
-{
-    room_enter(&loop->mailbox);
-    bool wait = !list_empty(&loop->posts);
-    room_leave(&loop->mailbox);
-    return wait;
 }
 
 static void on_bell(uv_async_t *bell)
@@ -297,11 +299,12 @@ void loop_end_turn(struct loop *loop)
 {
     loop->turn_in = 0;
     run_posts(loop);
+    loop_breathe(loop); /* who waits for an answer does not wait for the hook as well */
     if (loop->hook) {
         loop->hook(loop->hook_user);
         run_posts(loop);
+        loop_breathe(loop);
     }
-    loop_breathe(loop);
     /* What posts or a connection that closed have posted here themselves is for the next turn.
      * Nobody rang for it, and nobody rings while the mailbox is not empty. */
     if (posts_wait(loop))

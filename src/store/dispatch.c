@@ -84,6 +84,18 @@ size_t store_dispatch_turn(struct store *store, struct arrival *out)
     }
 }
 
+bool store_dispatch_reached(struct store *store, uint64_t position)
+{
+    struct derived *derived = &store->derived;
+    if (position_get(&store->positions.dispatched) >= position)
+        return true;
+    if (atomic_load_explicit(&derived->callers, memory_order_acquire) == 0)
+        return false;
+    room_enter(&derived->room);
+    room_leave(&derived->room);
+    return position_get(&store->positions.dispatched) >= position;
+}
+
 /* ---- reading the log ---- */
 
 /* Takes the newest part of the log from the tail, if `at` is in it. Who appends just now is soon

@@ -25,7 +25,8 @@ struct reading {
     struct read_result *out;
     struct shelf *shelf;   /* the queue's, when its end was read; or NULL */
     struct segment *units; /* the queue file in use … */
-    struct near *near;     /* … and what was read of it */
+    struct near *near;     /* … and what was read of it … */
+    const uint8_t *map;    /* … or its mapping, if it has one that is in use */
     struct segment *log;   /* the log file in use */
     const uint8_t *log_map;
     uint64_t looked; /* bytes of properties that the filter was shown */
@@ -39,6 +40,8 @@ enum unit_fate {
     UNIT_LATER,  /* no room for it in this answer */
     UNIT_STUCK,  /* no memory, no file handle: nobody may be sent past it */
 };
+
+#define AHEAD 6 /* units whose records are on their way from memory */
 
 static enum unit_fate take_unit(struct reading *rd, const struct unit *unit);
 
@@ -71,16 +74,16 @@ static enum err unit_at(struct reading *rd, int64_t offset, struct unit *out)
     uint64_t at = (uint64_t)offset * UNIT_SIZE;
     if (!rd->units || at < rd->units->base || at - rd->units->base >= rd->units->size) {
         segment_drop(take(&rd->units));
+        rd->map = NULL;
         enum err err = segment_get(&rd->store->cache, &rd->queue->files, at, &rd->units, NULL);
         if (err)
             return err;
     }
     if (!segment_hot(rd->units))
         return unit_near(rd, offset, out);
-    const uint8_t *map;
-    enum err err = segment_map(rd->units, &map, NULL);
+    enum err err = segment_map(rd->units, &rd->map, NULL);
     if (!err)
-        *out = unit_load(map + (at - rd->units->base));
+        *out = unit_load(rd->map + (at - rd->units->base));
     return err;
 }
 
@@ -97,6 +100,25 @@ static void reading_end(struct reading *rd)
     shelf_drop_at(&rd->shelf);
     segment_drop(rd->units);
     segment_drop(rd->log);
+}
+
+/* Has the record of a later unit fetched, if it is at hand where it stands: the neighbours of a
+ * record belong to other queues, so nothing else would. */
+static void fetch_ahead(const struct reading *rd, int64_t offset)
+{
+    uint64_t at = (uint64_t)offset * UNIT_SIZE;
+    const struct near *near = rd->near;
+    struct unit unit;
+    if (rd->shelf && offset >= rd->shelf->from)
+        unit = shelf_unit(rd->shelf, offset);
+    else if (rd->map && at >= rd->units->base && at - rd->units->base < rd->units->size)
+        unit = unit_load(rd->map + (at - rd->units->base));
+    else if (offset >= near->from && offset - near->from < (int64_t)near->n)
+        unit = unit_load(near->units + (size_t)(offset - near->from) * UNIT_SIZE);
+    else
+        return;
+    if (rd->log && unit.position >= rd->log->base && unit.position - rd->log->base < rd->log->size)
+        __builtin_prefetch(rd->log_map + (unit.position - rd->log->base));
 }
 
 static int64_t next_file(const struct reading *rd, int64_t offset)
@@ -124,6 +146,8 @@ static void scan(struct reading *rd)
             }
             break;
         }
+        if (at + AHEAD < stop)
+            fetch_ahead(rd, at + AHEAD);
         enum unit_fate fate = err ? UNIT_STUCK : take_unit(rd, &unit);
         if (fate == UNIT_LATER || fate == UNIT_STUCK)
             break;

@@ -277,6 +277,9 @@ struct arrival {
  * be read stops it for good; a queue that cannot be written (a full disk) stops appends until a
  * later turn goes through, so somebody must keep calling. */
 size_t store_dispatch_turn(struct store *store, struct arrival *out);
+/* True: everything below `position` is in the queues. Waits for the step that somebody takes just
+ * now, if any. */
+bool store_dispatch_reached(struct store *store, uint64_t position);
 
 /* Synchronous: flushes when somebody waits. Asynchronous: by interval. Completes passed waits.
  * Returns how many ms until it wants to be called again; store_flush_wait sleeps that long or until

@@ -26,6 +26,13 @@ void seat_dispatch(struct seat *seat)
     broker_dispatch_turn(seat->door->broker);
 }
 
+void seat_catch_up(struct seat *seat)
+{
+    seat->undispatched = false;
+    if (seat->door->broker)
+        broker_catch_up(seat->door->broker);
+}
+
 /* Loop: the seat's, at the end of a turn. */
 static void seat_turn_end(void *user)
 {

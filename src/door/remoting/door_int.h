@@ -146,13 +146,14 @@ struct ledger_asks;
 struct seat {
     struct loop *loop;
     struct door *door;
-    bool undispatched;       /* something was stored in this turn that is not in the queues yet */
-    struct arena arena;      /* of the requests of one read */
-    struct sends *sends;     /* send requests of this read; NULL without a broker */
-    struct ends *ends;       /* ends of transactions of this read; made when first needed */
-    struct desk *replies;    /* made when first needed */
-    struct mark_desk *marks; /* of POP, likewise */
-    struct acks *acks;       /* acknowledgements of this read, likewise */
+    bool undispatched; /* something was stored in this turn that is not in the queues yet */
+    struct head_memories heads; /* what headers look like on this loop */
+    struct arena arena;         /* of the requests of one read */
+    struct sends *sends;        /* send requests of this read; NULL without a broker */
+    struct ends *ends;          /* ends of transactions of this read; made when first needed */
+    struct desk *replies;       /* made when first needed */
+    struct mark_desk *marks;    /* of POP, likewise */
+    struct acks *acks;          /* acknowledgements of this read, likewise */
     struct ledger_asks *ledger; /* operations on the once ledger of this read, likewise */
     struct list asks;           /* questions to clients of this loop, oldest first */
     struct timer *ask_timer;
@@ -161,8 +162,11 @@ struct seat {
 };
 
 /* Brings what was stored to the queues and to whoever waits for it: once for all reads of a turn,
- * and before a request that could look for it. */
+ * when their answers have left. */
 void seat_dispatch(struct seat *seat);
+/* Before a request that could look for it, whichever loop stored it: an answered send can be read.
+ */
+void seat_catch_up(struct seat *seat);
 
 /* send.c */
 void produce_fill(struct produce *p, const struct request *rq, const struct send_fields *f);

@@ -144,7 +144,7 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
 
     struct wr spare = wr_over(room, frame->head.len);
     struct head head;
-    enum err err = head_decode(frame, &spare, &head);
+    enum err err = head_decode_again(frame, &seat->heads, &spare, &head);
     if (err) {
         refuse(session, "malformed header",
                frame->form == HEAD_JSON ? "the JSON header of a frame cannot be read"
@@ -168,7 +168,7 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
         ledger_flush(session->door, seat);
     if (fn != send_message && fn != send_message_v2 && fn != txn_ends) {
         flush_noted(session); /* a client that asks after its sends finds them done */
-        seat_dispatch(seat);
+        seat_catch_up(seat);
     }
     if (fn)
         fn(session->door, &rq);
