@@ -94,10 +94,12 @@ class Kafka(Peer):
             connection.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))  # ApiVersions
             if not connection.recv(4):
                 raise NotHere("it answers nothing")
-        return Server([child], folder, "127.0.0.1:%d" % port, started_ms=(time.monotonic() - began) * 1000)
+        server = Server([child], folder, "127.0.0.1:%d" % port, started_ms=(time.monotonic() - began) * 1000)
+        server.guess = SYNC_GUESS if flush == "sync" else RATE_GUESS
+        return server
 
     def warm(self, server):
-        self._produce(server, "warm", 1024, RATE_GUESS * 3)
+        self._produce(server, "warm", 1024, server.guess * 2)
 
     def _tool(self, name, *more):
         command = ["java", "-Xmx512m", "-cp", self.classpath, "org.apache.kafka.tools." + name, *[str(each) for each in more]]
@@ -119,8 +121,7 @@ class Kafka(Peer):
             return {"start_ms": server.started_ms, "rss": rss, "anon": anon}
         if work.kind == "consume":
             return self._consume(server, work)
-        guess = SYNC_GUESS if work.flush == "sync" else RATE_GUESS
-        count = int(min(guess * self.length.seconds, BYTES_MOST // work.size))
+        count = int(min(server.guess * self.length.seconds, BYTES_MOST // work.size))
         with Watch(server) as watch:
             messages, rate, most, p50, p99, p999 = self._produce(server, "bench", work.size, count)
         return {"per_second": rate, "messages": messages, "failures": count - messages, "p50_us": p50 * 1e3, "p99_us": p99 * 1e3,
