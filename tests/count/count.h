@@ -1,6 +1,6 @@
 /* count.h - the hot paths in one thread, for tools that count.
  *
- *     count_broker send|send1|sync|pull MESSAGES
+ *     count_broker send|send1|sync|pull|wait MESSAGES
  *     count_once once MESSAGES
  *
  * A daemon under load is never twice the same: how many messages one read brings is up to the
@@ -16,6 +16,8 @@
  *     sync    as send, with SYNC_FLUSH: answers wait for the disk and leave in the next turn. What
  *             the flush thread does in between is not counted
  *     pull    8 consumers, one pull of 32 messages each; what was read is read again
+ *     wait    8 consumers whose pulls wait, one message for each: stored, waking, read, answered;
+ *             then the next pull, which waits again
  *     once    libonce on its memory store: a key of a JSON body, a claim, a handler that does
  *             nothing, a mark; every key is new
  *
@@ -54,5 +56,6 @@ struct sends {
 };
 void count_sends(struct house *house, const struct sends *how, unsigned messages);
 void count_pulls(struct house *house, unsigned messages);
+void count_waits(struct house *house, unsigned messages);
 
 #endif

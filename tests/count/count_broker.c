@@ -8,23 +8,26 @@ int main(int argc, char **argv)
     int64_t messages;
     if (argc != 3 || !bytes_to_i64(bytes_str(argv[2]), &messages) || messages <= 0 ||
         messages > MESSAGES_MAX)
-        wrong("usage: count_broker send|send1|sync|pull MESSAGES, at most %d", MESSAGES_MAX);
+        wrong("usage: count_broker send|send1|sync|pull|wait MESSAGES, at most %d", MESSAGES_MAX);
     const struct {
         const char *name;
         struct sends how;
-    } sends[] = {
-        {"send", {8, 32, false}}, {"send1", {CONNS_MAX, 1, false}}, {"sync", {8, 32, true}}};
-    bool sync = strcmp(argv[1], "sync") == 0, known = strcmp(argv[1], "pull") == 0;
-    struct house *house = house_open(sync);
-    if (known)
-        count_pulls(house, (unsigned)messages);
-    for (size_t i = 0; i < sizeof sends / sizeof *sends; i++)
-        if (strcmp(argv[1], sends[i].name) == 0) {
-            count_sends(house, &sends[i].how, (unsigned)messages);
-            known = true;
-        }
-    house_close(house);
-    if (!known)
+        void (*count)(struct house *house, unsigned messages); /* NULL: sends */
+    } paths[] = {
+        {.name = "send", .how = {8, 32, false}}, {.name = "send1", .how = {CONNS_MAX, 1, false}},
+        {.name = "sync", .how = {8, 32, true}},  {.name = "pull", .count = count_pulls},
+        {.name = "wait", .count = count_waits},
+    };
+    size_t n = sizeof paths / sizeof *paths, i = 0;
+    while (i < n && strcmp(argv[1], paths[i].name) != 0)
+        i++;
+    if (i == n)
         wrong("%s: no such path", argv[1]);
+    struct house *house = house_open(paths[i].how.sync);
+    if (paths[i].count)
+        paths[i].count(house, (unsigned)messages);
+    else
+        count_sends(house, &paths[i].how, (unsigned)messages);
+    house_close(house);
     return 0;
 }

@@ -7,6 +7,7 @@
 
 #define IN_A_PULL 32
 #define BACKLOG   256 /* messages in each queue, for reading */
+#define WARM      64  /* rounds of pulls; the store maps the files of queues that are often read */
 
 struct rounds {
     struct house *house;
@@ -103,9 +104,9 @@ static void subscribe(struct rounds *r)
         }
 }
 
-static void check_batch(struct bytes body, int64_t offset)
+static void check_batch(struct bytes body, int64_t offset, int n)
 {
-    for (int i = 0; i < IN_A_PULL; i++) {
+    for (int i = 0; i < n; i++) {
         struct record record;
         if (record_decode(body, &record) || record.queue_offset != offset + i)
             wrong("a pull's answer has not the messages that were asked for");
@@ -115,6 +116,25 @@ static void check_batch(struct bytes body, int64_t offset)
         wrong("a pull's answer has more messages than were asked for");
 }
 
+static void write_pulls(struct rounds *r, int64_t offset)
+{
+    uint8_t frame[2048];
+    for (int queue = 0; queue < QUEUES; queue++) {
+        size_t len =
+            pull_frame(frame, sizeof frame, &r->load, COUNT_GROUP, COUNT_TOPIC, queue, offset);
+        wire_write(&r->wires[queue], bytes_of(frame, len));
+    }
+}
+
+static void expect_pulls(struct rounds *r, int64_t offset, int n)
+{
+    for (int queue = 0; queue < QUEUES; queue++) {
+        struct answer a;
+        expect(&r->wires[queue], &a, "a pull");
+        check_batch(a.body, offset, n);
+    }
+}
+
 void count_pulls(struct house *house, unsigned messages)
 {
     count_sends(house, &(struct sends){.conns = 8, .flight = 32}, QUEUES * BACKLOG);
@@ -122,20 +142,42 @@ void count_pulls(struct house *house, unsigned messages)
     rounds_open(&r, house, QUEUES);
     subscribe(&r);
     int64_t offset = 0;
+    messages += WARM * QUEUES * IN_A_PULL;
     for (unsigned got = 0; got < messages; got += QUEUES * IN_A_PULL) {
-        uint8_t frame[2048];
-        struct answer a;
-        for (int queue = 0; queue < QUEUES; queue++) {
-            size_t len =
-                pull_frame(frame, sizeof frame, &r.load, COUNT_GROUP, COUNT_TOPIC, queue, offset);
-            wire_write(&r.wires[queue], bytes_of(frame, len));
-        }
+        write_pulls(&r, offset);
         house_turn(house);
-        for (int queue = 0; queue < QUEUES; queue++) {
-            expect(&r.wires[queue], &a, "a pull");
-            check_batch(a.body, offset);
-        }
+        expect_pulls(&r, offset, IN_A_PULL);
         offset = (offset + IN_A_PULL) % BACKLOG;
     }
     rounds_close(&r);
+}
+
+/* ---- messages to those who wait for them ---- */
+
+void count_waits(struct house *house, unsigned messages)
+{
+    struct rounds consumers, producer;
+    struct stamp stamp;
+    count_sends(house, &(struct sends){.conns = 1, .flight = QUEUES}, QUEUES); /* the topic */
+    rounds_open(&consumers, house, QUEUES);
+    rounds_open(&producer, house, 1);
+    subscribe(&consumers);
+    stamp_make(&stamp, &producer.load, &(struct mould){.topic = COUNT_TOPIC});
+    uint8_t *out = malloc(stamp.len * QUEUES);
+    must(out, "memory");
+    for (unsigned sent = 0; sent < messages; sent += QUEUES) {
+        int64_t offset = 1 + sent / QUEUES;
+        write_pulls(&consumers, offset);
+        house_turn(house); /* there is nothing yet */
+        for (unsigned i = 0; i < QUEUES; i++)
+            stamp_put(&stamp, out + i * stamp.len, i, i, sent + i);
+        wire_write(&producer.wires[0], bytes_of(out, stamp.len * QUEUES));
+        house_turn(house);
+        expect_sends(&producer, QUEUES);
+        expect_pulls(&consumers, offset, 1);
+    }
+    free(out);
+    stamp_clear(&stamp);
+    rounds_close(&producer);
+    rounds_close(&consumers);
 }

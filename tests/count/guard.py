@@ -27,7 +27,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import callgrind, tap  # noqa: E402
 
 BUDGET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "budget.txt")
-PATHS = {path: ("COUNT_BROKER", "loop_run") for path in ("send", "send1", "sync", "pull")}
+PATHS = {path: ("COUNT_BROKER", "loop_run") for path in ("send", "send1", "sync", "pull", "wait")}
 PATHS["once"] = ("COUNT_ONCE", "once_do")
 # 6,400 messages are whole rounds of every path, and fill whole shelves of queues (200 units); before them each queue has its file.
 SHORT, LONG = 2560, 2560 + 6400

@@ -15,6 +15,7 @@ static void seat_close(struct seat *seat)
     chaos_seat_close(seat);
     ledger_asks_close(seat->ledger);
     arena_clear(&seat->arena);
+    spares_clear(&seat->spares);
     free(seat);
 }
 
@@ -47,6 +48,7 @@ static enum err seat_open(struct door *door, struct loop *loop, struct seat **ou
     seat->loop = loop;
     seat->door = door;
     arena_init(&seat->arena, REQUEST_MEMORY_MAX);
+    spares_init(&seat->spares, SPARES_KEPT_MAX);
     asks_seat_init(seat);
     enum err err = door->broker ? sends_open(door, &seat->sends) : OK;
     if (err) {

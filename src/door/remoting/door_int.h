@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/spares.h"
 #include "door/remoting/door.h"
 #include "remoting/bodies.h"
 #include "remoting/codes.h"
@@ -12,7 +13,8 @@
 
 #define REQUEST_MEMORY_MAX                                                                         \
     (48u << 20) /* one read's decoded requests: a whole frame, unpacked twice */
-#define BODY_MAX (FRAME_MAX - (1u << 20))
+#define SPARES_KEPT_MAX (256u << 10) /* bytes, by each seat */
+#define BODY_MAX        (FRAME_MAX - (1u << 20))
 
 struct seat;
 struct chaos;
@@ -149,6 +151,7 @@ struct seat {
     bool undispatched; /* something was stored in this turn that is not in the queues yet */
     struct head_memories heads; /* what headers look like on this loop */
     struct arena arena;         /* of the requests of one read */
+    struct spares spares;       /* for what waits: sends for the disk, pulls for messages */
     struct sends *sends;        /* send requests of this read; NULL without a broker */
     struct ends *ends;          /* ends of transactions of this read; made when first needed */
     struct desk *replies;       /* made when first needed */

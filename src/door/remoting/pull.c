@@ -108,13 +108,15 @@ static void answer_pulled(const struct return_address *to, const struct pull *pu
         conn_write_slice(r.conn, read->slices[i].bytes, read->slices[i].owner);
 }
 
+/* Home loop, like all that is done with one. */
 static void parked_free(struct parked *p)
 {
+    struct seat *seat = p->to.session->seat;
     list_remove(&p->by_session);
     filter_drop(p->hold.filter);
     parked_texts_give(p->to.session->door, p->n_texts);
     counted_drop(&p->to.session->counted);
-    free(p);
+    spares_give(&seat->spares, p);
 }
 
 /* None of what came is for this reader: it goes on behind it. As broker_hold_again. */
@@ -194,19 +196,21 @@ static struct parked *parked_make(const struct request *rq, const struct pull *p
         pull->group.len + pull->topic.len + pull->expression.len + pull->expression_type.len;
     if (!parked_texts_take(door, texts))
         return NULL;
-    struct parked *p = calloc(1, sizeof *p + texts);
+    struct parked *p = spares_take(&rq->session->seat->spares, sizeof *p + texts);
     if (!p) {
         parked_texts_give(door, texts);
         return NULL;
     }
-    p->n_texts = texts;
-    p->hold = (struct hold){.queue = got->queue,
-                            .offset = pull->offset,
-                            .filter = take(&got->filter),
-                            .wake = parked_wake};
-    p->post.run = parked_woken;
-    p->to = return_address_of(rq);
-    p->pull = *pull;
+    *p = (struct parked){
+        .hold = {.queue = got->queue,
+                 .offset = pull->offset,
+                 .filter = take(&got->filter),
+                 .wake = parked_wake},
+        .post.run = parked_woken,
+        .to = return_address_of(rq),
+        .pull = *pull,
+        .n_texts = texts,
+    };
     uint8_t *room = p->texts;
     p->pull.group = keep_text(&room, pull->group);
     p->pull.topic = keep_text(&room, pull->topic);

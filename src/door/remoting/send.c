@@ -14,15 +14,11 @@
 
 #include <stdlib.h>
 
-#define SENDS_MAX       256
-#define WAIT_LEAST      512          /* bytes; a power of two */
-#define SPARE_BYTES_MAX (256u << 10) /* of waits that a loop keeps for the next ones */
+#define SENDS_MAX 256
 
 struct sends {
     struct desk *desk;
     struct list waiting; /* send_waits of this loop, the oldest first */
-    struct list spare;   /* those that are over: sends to a quick disk allocate nothing */
-    size_t spare_bytes;
     size_t n;
     struct produce requests[SENDS_MAX];
     struct return_address senders[SENDS_MAX];
@@ -44,12 +40,10 @@ struct send_answer {
 struct send_wait {
     struct store_wait wait;
     struct post post;
-    struct link by_age; /* in sends.waiting, or in sends.spare */
-    size_t room;        /* bytes of the whole */
+    struct link by_age; /* in sends.waiting */
     uint64_t since_ns;
     struct door *door;
-    struct sends *sends;
-    struct loop *home;
+    struct seat *seat;
     enum err err;
     size_t n;
     struct send_answer answers[];
@@ -61,7 +55,6 @@ enum err sends_open(struct door *door, struct sends **out)
     if (!sends)
         return ERR_NO_MEMORY;
     list_init(&sends->waiting);
-    list_init(&sends->spare);
     enum err err = desk_open(door->broker, &sends->desk);
     if (err) {
         free(sends);
@@ -76,8 +69,6 @@ void sends_close(struct sends *sends)
     if (!sends)
         return;
     desk_close(sends->desk);
-    for (struct link *k; (k = list_pop(&sends->spare));)
-        free(list_entry(k, struct send_wait, by_age));
     free(sends);
 }
 
@@ -283,38 +274,6 @@ static void sends_took(struct door *door, uint64_t since_ns, const struct send_a
     broker_sends_took(door->broker, clock_ns(door->options.clock) - since_ns, lanes, n);
 }
 
-/* A spare one, or a new one of `size` bytes or more; NULL: no memory. One that is too small makes
- * room for a bigger one. */
-static struct send_wait *wait_take(struct sends *sends, size_t size)
-{
-    struct link *k = list_pop(&sends->spare);
-    struct send_wait *w = k ? list_entry(k, struct send_wait, by_age) : NULL;
-    if (w) {
-        sends->spare_bytes -= w->room;
-        if (w->room >= size)
-            return w;
-        free(w);
-    }
-    size_t room = WAIT_LEAST;
-    while (room < size)
-        room *= 2;
-    w = malloc(room);
-    if (w)
-        w->room = room;
-    return w;
-}
-
-static void wait_give(struct send_wait *w)
-{
-    struct sends *sends = w->sends;
-    if (sends->spare_bytes + w->room > SPARE_BYTES_MAX) {
-        free(w);
-        return;
-    }
-    list_add_tail(&sends->spare, &w->by_age);
-    sends->spare_bytes += w->room;
-}
-
 /* Back on the home loop: the position has passed, or never will. */
 static void wait_over(struct post *post)
 {
@@ -335,14 +294,14 @@ static void wait_over(struct post *post)
         conn_drop(a->conn);
         counted_drop(&a->to.session->counted);
     }
-    wait_give(w);
+    spares_give(&w->seat->spares, w);
 }
 
 static void wait_done(struct store_wait *wait, enum err err)
 {
     struct send_wait *w = list_entry(wait, struct send_wait, wait);
     w->err = err;
-    loop_post(w->home, &w->post);
+    loop_post(w->seat->loop, &w->post);
 }
 
 /* Copies the answers that have to wait; NULL: no memory. */
@@ -353,17 +312,15 @@ static struct send_wait *wait_make(struct door *door, struct seat *seat,
     size_t texts = 0;
     for (size_t i = 0; i < n; i++)
         texts += answers[i].msg_ids.len + answers[i].uniq_key.len + answers[i].recall.len;
-    struct send_wait *w = wait_take(seat->sends, sizeof *w + n * sizeof w->answers[0] + texts);
+    struct send_wait *w = spares_take(&seat->spares, sizeof *w + n * sizeof w->answers[0] + texts);
     if (!w)
         return NULL;
     *w = (struct send_wait){
         .wait = {.position = position, .done = wait_done},
         .post.run = wait_over,
-        .room = w->room,
         .since_ns = since_ns,
         .door = door,
-        .sends = seat->sends,
-        .home = seat->loop,
+        .seat = seat,
         .n = n,
     };
     list_add_tail(&seat->sends->waiting, &w->by_age);
