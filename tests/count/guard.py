@@ -27,10 +27,16 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import callgrind, tap  # noqa: E402
 
 BUDGET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "budget.txt")
-PATHS = {path: ("COUNT_BROKER", "loop_run") for path in ("send", "send1", "sync", "pull", "wait")}
-PATHS["once"] = ("COUNT_ONCE", "once_do")
-# 6,400 messages are whole rounds of every path, and fill whole shelves of queues (200 units); before them each queue has its file.
-SHORT, LONG = 2560, 2560 + 6400
+# Each path: its program, what is counted of it, and how many messages the short run has and the long one has beyond it. Those are
+# whole rounds, and where queues are written whole shelves of theirs (200 units of 8 queues); before them each queue has its file.
+PATHS = {
+    "send": ("COUNT_BROKER", "loop_run", 1792, 6400),
+    "send1": ("COUNT_BROKER", "loop_run", 1792, 1600),
+    "sync": ("COUNT_BROKER", "loop_run", 1792, 2560),
+    "pull": ("COUNT_BROKER", "loop_run", 256, 4096),
+    "wait": ("COUNT_BROKER", "loop_run", 1760, 1600),
+    "once": ("COUNT_ONCE", "once_do", 1024, 6400),
+}
 OVER, UNDER = 1.02, 0.95
 LEAST = 0.0005  # calls a message; below it is what a boundary of rounds does
 COLUMNS = ("instructions", "allocations", "locks", "calls")
@@ -50,9 +56,9 @@ def budget():
 
 
 def measure(path):
-    variable, within = PATHS[path]
+    variable, within, short, n = PATHS[path]
     program = os.path.realpath(os.environ[variable])
-    spent, n = callgrind.difference(program, path, within, SHORT, LONG), LONG - SHORT
+    spent = callgrind.difference(program, path, within, short, short + n)
     return {"instructions": spent.own(program) / n, "allocations": spent.called(callgrind.ALLOCATIONS) / n,
             "locks": spent.called(callgrind.LOCKS) / n, "calls": spent.called(callgrind.SYSTEM_CALLS) / n,
             "with libraries": spent.total() / n}

@@ -119,7 +119,7 @@ def run(command, within, stacks=False, folder=None):
         tool = ["valgrind", "--tool=callgrind", "--toggle-collect=" + within, "--callgrind-out-file=" + out]
         if stacks:
             tool += ["--separate-callers=%d" % STACK_MAX, "--separate-recs=1"]
-        done = subprocess.run([*tool, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+        done = subprocess.run([*tool, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
                               check=False, cwd=place, env={**os.environ, "TMPDIR": place})
         if done.returncode != 0:
             raise Failed("%s ended with %d: %s" % (" ".join(command), done.returncode, done.stdout[-2000:]))
