@@ -55,7 +55,7 @@ struct segment {
     unsigned uses;              /* up to HOT_USES. Room: files */
 };
 
-#define HOT_USES 32
+#define HOT_USES 4
 #define HOT_MAX  512
 
 struct cache {
