@@ -45,7 +45,7 @@ struct world {
     struct vfs_fault *fault;
     struct ledger_desk *desk;
     struct dice dice;
-    uint64_t seed, serial, birth;
+    uint64_t seed, serial, birth, birth_end;
     uint64_t end; /* of the ledger in the log */
     struct key keys[KEYS];
     struct told told[TOLD];
@@ -182,13 +182,14 @@ static void step_turn(void)
     struct ledger_told told;
     int64_t now_ms = ledger_now_ms(w.rig->broker);
     broker_ledger(w.rig->broker, w.desk, &ask, 1, &told);
-    w.birth = ask.err ? w.birth : told.birth;
+    if (!ask.err && w.birth == 0) {
+        w.birth = told.birth;
+        w.birth_end = told.end;
+    }
     assert_int_not_equal(ask.err, ERR_STALE);
-    for (int i = 0; !ask.err && told.end != w.end && i < KEYS; i++)
-        w.keys[i].n_maybe = 0; /* something else stands there now */
     w.end = told.end;
     for (size_t i = 0; ask.err && i < n; i++) {
-        struct version v = version_of(keys[i], &ops[i], results[i], UINT64_MAX, now_ms);
+        struct version v = version_of(keys[i], &ops[i], results[i], told.end, now_ms);
         version_add(keys[i], &ops[i], &v, true);
     }
     for (size_t i = 0; !ask.err && i < n; i++) {
@@ -282,8 +283,9 @@ static void key_resolve(int key, uint64_t safe)
             found = i;
     if (state == ONCE_ABSENT)
         found = 0;
+    uint64_t over = safe < w.end ? safe : w.end; /* before it something else stands for good */
     for (size_t i = 0; i < k->n_maybe && found == SIZE_MAX; i++) {
-        if (k->maybe[i].state != state || k->maybe[i].fence != look.fence)
+        if (k->maybe[i].state != state || k->maybe[i].fence != look.fence || k->maybe[i].end < over)
             continue;
         k->maybe[i].end = 0;
         k->had[k->n++] = k->maybe[i];
@@ -328,8 +330,8 @@ static void life_end(void)
     assert_null(strstr(broker_note(rig->broker), "once ledger"));
     assert_int_equal(ledger_desk_open(&w.desk), OK);
     memset(w.there, 0, sizeof w.there);
-    if (how == 2 && !rig->sync_flush && rig->broker->ledger->birth != w.birth)
-        w.birth = rig->broker->ledger->birth; /* its first record was lost */
+    if (safe < w.birth_end && rig->broker->ledger->birth != w.birth)
+        w.birth = 0; /* its first record was lost */
     for (int i = 0; i < KEYS; i++)
         key_resolve(i, safe);
 }

@@ -1,6 +1,7 @@
 /* The ledger against a model: random operations of random clients, turns that the log refuses,
  * clocks, instances that come and go, and starts from the entries alone or from a snapshot and
  * what came behind it. The model is a plain array, and has no idea of rows, undo or bytes. */
+#include "base/arena.h"
 #include "base/dice.h"
 #include "base/test.h"
 #include "ledger/snapshot.h"
@@ -44,6 +45,7 @@ struct world {
     uint64_t last_token[KEYS]; /* somebody's claim of it */
     uint64_t serial;
     struct ledger_entry *log; /* what is in it, in order */
+    struct arena texts;
     size_t n_log, from_log;
     int64_t next_position;
     struct buf saved; /* a snapshot of before from_log */
@@ -121,15 +123,6 @@ static void model_run(struct world *w, int key, struct op *op, int step, uint64_
 
 /* ---- the log ---- */
 
-static struct bytes text_keep(struct bytes text)
-{
-    uint8_t *copy = malloc(text.len + 1);
-    assert_non_null(copy);
-    if (text.len)
-        memcpy(copy, text.at, text.len);
-    return bytes_of(copy, text.len);
-}
-
 /* Entries go through their bytes. */
 static bool entry_keep(void *user, const struct ledger_entry *e)
 {
@@ -138,8 +131,8 @@ static bool entry_keep(void *user, const struct ledger_entry *e)
     struct ledger_entry *kept = &w->log[w->n_log++];
     *kept = *e;
     kept->group = kept->client = kept->name = kept->topic = kept->message = (struct bytes){0};
-    kept->step = text_keep(e->step);
-    kept->result = text_keep(e->result);
+    kept->step = arena_copy(&w->texts, e->step);
+    kept->result = arena_copy(&w->texts, e->result);
     return true;
 }
 
@@ -358,6 +351,7 @@ static void life(uint64_t seed)
     w->dice = dice_seeded(seed);
     w->now_ms = START;
     w->saved = buf_upto(1 << 24);
+    arena_init(&w->texts, 16 << 20);
     ledger_make(w);
     w->model.since_ms = START;
     for (int i = 0; i < TURNS; i++) {
@@ -374,10 +368,7 @@ static void life(uint64_t seed)
         if (dice_below(&w->dice, 40) == 0)
             start_again(w);
     }
-    for (size_t i = 0; i < w->n_log; i++) {
-        free((void *)(uintptr_t)w->log[i].step.at);
-        free((void *)(uintptr_t)w->log[i].result.at);
-    }
+    arena_clear(&w->texts);
     free(w->log);
     buf_clear(&w->saved);
     ledger_close(w->ledger);
