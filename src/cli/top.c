@@ -15,7 +15,9 @@ static const struct column broker_columns[] = {
     {"out", COLUMN_REAL, NULL, "messages a second that were read"},
     {"send_99_ms", COLUMN_REAL, NULL, "99 % of the sends were answered within so many ms"},
     {"pull_99_ms", COLUMN_REAL, NULL, "99 % of the pulls found their messages within so many ms"},
-    {"duplicates", COLUMN_NUMBER, NULL, "sends that were not stored again, since the start"},
+    {"duplicates", COLUMN_NUMBER, NULL,
+     "sends that were not stored again, and claims of keys that were done (the once ledger), since "
+     "the start"},
     {"disk", COLUMN_REAL, NULL, "part of the disk that is used, 0 to 1"},
     {NULL},
 };

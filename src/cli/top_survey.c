@@ -107,6 +107,8 @@ static void broker_take(struct survey *s, const struct survey *then, struct top_
     b->put = admin_number(json_member(table, "msgPutTotalTodayNow"));
     b->got = admin_number(json_member(table, "msgGetTotalTodayNow"));
     b->duplicates = json_int(json_member(table, "duplicatesRefused"), -1);
+    if (b->duplicates >= 0) /* at the producer, and at consumers by the once ledger */
+        b->duplicates = admin_sum(b->duplicates, json_int(json_member(table, "onceSuppressed"), 0));
     b->put_99 = real_of(table, "putLatency99");
     b->get_99 = real_of(table, "getLatency99");
     b->disk = real_of(table, "commitLogDiskRatio");
