@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import stage
-from harness import process, tap
+from harness import daemon, process, tap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = pathlib.Path(os.environ["EXAMPLES"])
@@ -78,9 +78,13 @@ def _():
     subprocess.run(["cc", "-o", root / "lease", ROOT / "examples" / "once" / "lease.c", *flags, *os.environ["SANITIZE"].split()],
                    check=True)
     [library] = root.rglob("libonce.so.0")
-    done = subprocess.run([root / "lease"], input="a\na\n", cwd=root, capture_output=True, text=True, check=False,
-                          env=dict(os.environ, LD_LIBRARY_PATH=str(library.parent)))
-    tap.equal((done.returncode, done.stdout), (0, "a handed out\n"), "output: %s" % done.stderr)
+    with daemon.Daemon(binary=os.path.join(os.environ["BUILD"], "src/daemon/oncemqd")) as broker:
+        url = "broker://%s/" % broker.names
+        for store in ([], [url]):       # the driver for brokers brings the client with it
+            done = subprocess.run([root / "lease", *store], input="a\na\n", cwd=root, capture_output=True, text=True, check=False,
+                                  env=dict(os.environ, LD_LIBRARY_PATH=str(library.parent)))
+            tap.equal((done.returncode, done.stdout), (0, "a handed out\n"), "output: %s" % done.stderr)
+        tap.equal(run("lease", url, stdin="a\nb\n")[0], ["b handed out"], "from the build folder, on the same broker")
 
 
 def run(example, *args, stdin="", cwd=None, status=0):
