@@ -155,8 +155,8 @@ static void refuses_versions_numbers_and_events_it_does_not_know(void **state)
 static void every_event_has_a_word(void **state)
 {
     (void)state;
-    for (uint8_t event = 1; event <= EVENT_LAST; event++)
-        assert_non_null(ledger_event_text(event));
+    for (int event = 1; event <= EVENT_LAST; event++)
+        assert_non_null(ledger_event_text((uint8_t)event));
     assert_string_equal(ledger_event_text(EVENT_SUPPRESSED), "suppressed");
     assert_null(ledger_event_text(0));
     assert_null(ledger_event_text(EVENT_LAST + 1));
