@@ -123,7 +123,7 @@ static double keys_rate(struct once *once, unsigned hands)
     }
     for (unsigned i = 0; i < hands; i++)
         (void)pthread_join(all[i].thread, NULL);
-    return KEYS / IN_FLIGHT * (double)IN_FLIGHT / (now() - begin);
+    return (double)(KEYS / IN_FLIGHT * IN_FLIGHT) / (now() - begin);
 }
 
 static bool keys(void)
