@@ -27,33 +27,62 @@ static size_t rule_find(const struct field_table *table, struct bytes name, size
     return table->n;
 }
 
+#define NO_RULE UINT8_MAX
+
+static inline enum err field_take(const struct field_rule *rule, const struct field *field,
+                                  void *out, struct fault *why)
+{
+    if (rule->type != FIELD_TEXT)
+        return value_read(rule, field->value, out, why);
+    memcpy((char *)out + rule->offset, &field->value, sizeof field->value);
+    return OK;
+}
+
+/* The same names as the last time: all that is needed is there, and its rules are noted. */
+static enum err fields_read_noted(const struct field_table *table, const struct head *head,
+                                  void *out, struct fault *why)
+{
+    const uint8_t *rules = head->memory->rules;
+    for (size_t i = 0; i < head->n_fields; i++) {
+        if (rules[i] == NO_RULE)
+            continue;
+        enum err err = field_take(&table->rules[rules[i]], &head->fields[i], out, why);
+        if (err)
+            return err;
+    }
+    return OK;
+}
+
 /* The search for a rule goes on where the last one was found: most clients send fields in the order
  * of our tables, and then each is found at once. */
 enum err fields_read(const struct field_table *table, const struct head *head, void *out,
                      struct fault *why)
 {
+    struct head_memory *memory = head->memory;
     invariant(table->n <= 64);
+    if (memory && memory->table == table)
+        return fields_read_noted(table, head, out, why);
+    if (memory)
+        memory->table = NULL;
     uint64_t seen = 0;
     size_t next = 0;
-    for (const struct field *field = head->fields, *end = field + head->n_fields; field < end;
-         field++) {
-        size_t found = next;
-        if (next == table->n || !same_name(table->rules[next].name, field->name))
-            found = rule_find(table, field->name, next == table->n ? 0 : next);
+    for (size_t i = 0; i < head->n_fields; i++) {
+        const struct field *field = &head->fields[i];
+        size_t found = rule_find(table, field->name, next < table->n ? next : 0);
+        if (memory)
+            memory->rules[i] = found < table->n ? (uint8_t)found : NO_RULE;
         if (found == table->n)
             continue; /* not one of ours; 5.x clients add several to every request */
-        const struct field_rule *rule = &table->rules[found];
-        if (rule->type == FIELD_TEXT) {
-            memcpy((char *)out + rule->offset, &field->value, sizeof field->value);
-        } else {
-            enum err err = value_read(rule, field->value, out, why);
-            if (err)
-                return err;
-        }
+        enum err err = field_take(&table->rules[found], field, out, why);
+        if (err)
+            return err;
         seen |= (uint64_t)1 << found;
         next = found + 1;
     }
-    return all_there(table, seen, why);
+    enum err err = all_there(table, seen, why);
+    if (memory && !err)
+        memory->table = table;
+    return err;
 }
 
 static enum err unreadable(const struct field_rule *rule, struct bytes value, struct fault *why)

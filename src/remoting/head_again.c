@@ -8,6 +8,9 @@
  * with other values, and nothing else can be in it. If anything does not, the header is decoded in
  * full, and remembered in its turn. So the result is that of a full decode, always.
  *
+ * With the names the rules of the fields are known, too: fields_read notes them here, and looks for
+ * them only once.
+ *
  * There are a few memories, and the first bytes of a header choose one: they tell its request code
  * and whose handwriting it is. Remembered are headers as they all are: short, their fields texts,
  * no blanks around them, no remark.
@@ -53,6 +56,7 @@ static void remember(struct head_memory *m, struct bytes text, const struct head
                      const uint8_t *opaque)
 {
     m->len = 0;
+    m->table = NULL;
     if (text.len > HEAD_MEMORY_TEXT || head->n_fields > HEAD_MEMORY_FIELDS || !opaque ||
         head->remark.len > 0)
         return;
@@ -139,6 +143,7 @@ enum err head_decode_again(const struct frame *frame, struct head_memories *memo
         out->flag = m->flag;
         out->language = m->language;
         out->remark = (struct bytes){0};
+        out->memory = m;
         out->n_fields = m->n_fields;
         return OK;
     }
@@ -147,5 +152,7 @@ enum err head_decode_again(const struct frame *frame, struct head_memories *memo
     enum err err = head_decode_noting(frame->head, spare, out, &opaque);
     if (!err)
         remember(m, frame->head, out, opaque);
+    if (!err && m->len > 0)
+        out->memory = m;
     return err;
 }

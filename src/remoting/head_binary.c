@@ -12,6 +12,7 @@ enum err head_decode_binary(struct bytes in, struct head *out)
     struct rd r = rd_over(in);
     out->form = HEAD_BINARY;
     out->n_fields = 0;
+    out->memory = NULL;
     out->code = (int16_t)rd_u16(&r);
     out->language = rd_u8(&r);
     out->version = (int16_t)rd_u16(&r);

@@ -62,6 +62,7 @@ static enum err head_scan(struct scan *s, struct head *out)
     out->code = out->version = out->opaque = out->flag = 0;
     out->language = LANGUAGE_OTHER;
     out->remark = (struct bytes){0};
+    out->memory = NULL;
     out->n_fields = 0;
 
     bool has_code = false;

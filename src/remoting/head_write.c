@@ -122,11 +122,15 @@ static void quoted_write(struct wr *w, struct bytes text)
 
 static void json_begin(struct wr *w, const struct head_start *head)
 {
-    wr_bytes_of(w, BYTES("{\"code\":"));
-    wr_i64(w, head->code);
-    wr_bytes_of(w, BYTES(",\"flag\":"));
-    wr_i64(w, head->flag);
-    wr_bytes_of(w, BYTES(",\"language\":\"JAVA\",\"opaque\":"));
+    if (head->code == 0 && head->flag == FLAG_RESPONSE) { /* nearly every answer */
+        wr_bytes_of(w, BYTES("{\"code\":0,\"flag\":1,\"language\":\"JAVA\",\"opaque\":"));
+    } else {
+        wr_bytes_of(w, BYTES("{\"code\":"));
+        wr_i64(w, head->code);
+        wr_bytes_of(w, BYTES(",\"flag\":"));
+        wr_i64(w, head->flag);
+        wr_bytes_of(w, BYTES(",\"language\":\"JAVA\",\"opaque\":"));
+    }
     wr_i64(w, head->opaque);
     wr_bytes_of(w, BYTES(JSON_AFTER_OPAQUE));
     if (head->remark.len > 0) {

@@ -21,6 +21,9 @@
 #define HEAD_FIELDS_MAX 64
 #define HEAD_VERSION    479 /* what we report: V5_3_3; Java wants at least 232 for SQL filters */
 
+struct field_table;
+struct head_memory;
+
 enum head_form { HEAD_JSON = 0, HEAD_BINARY = 1 };
 enum { FLAG_RESPONSE = 1, FLAG_ONEWAY = 2 };
 
@@ -44,6 +47,7 @@ struct head {
     int32_t code, version, opaque, flag;
     uint8_t language;
     struct bytes remark;
+    struct head_memory *memory; /* that has the same names in the same order; or NULL */
     size_t n_fields;
     struct field fields[HEAD_FIELDS_MAX]; /* only the first n_fields are written */
 };
@@ -71,6 +75,8 @@ struct head_memory {
     struct {
         uint16_t value, end, name_len;
     } places[HEAD_MEMORY_FIELDS];
+    const struct field_table *table;   /* fields_read has used last, without a fault; or NULL … */
+    uint8_t rules[HEAD_MEMORY_FIELDS]; /* … and which of its rules each field has */
     uint8_t text[HEAD_MEMORY_TEXT];
 };
 struct head_memories {

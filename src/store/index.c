@@ -113,7 +113,7 @@ static enum err key_add(struct index *index, const struct record *r, struct byte
         if (err)
             return err;
     }
-    uint32_t hash = index_hash(r->topic, key), slot = hash % index->shape.slots;
+    uint32_t hash = index_hash_near(&index->topic, r->topic, key), slot = hash % index->shape.slots;
     const struct index_file *newest = index->newest;
     if (newest && !index_full(newest)) /* by the time it is needed it is there */
         __builtin_prefetch(&newest->table->cells[slot + INDEX_CELL_FIRST], 1);

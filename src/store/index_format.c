@@ -134,10 +134,13 @@ static uint32_t hash_more(uint32_t hash, struct bytes text)
     return hash;
 }
 
-static uint32_t hash_joined(struct bytes topic, struct bytes between, struct bytes key)
+static uint32_t hash_begin(struct bytes topic, struct bytes between)
 {
-    uint32_t hash = topic.len ? hash_more(0, topic) : 0;
-    hash = hash_more(hash, between);
+    return hash_more(topic.len ? hash_more(0, topic) : 0, between);
+}
+
+static uint32_t hash_end(uint32_t hash, struct bytes key)
+{
     hash = key.len ? hash_more(hash, key) : hash;
     if (hash == 0x80000000u) /* has no positive counterpart */
         return 0;
@@ -146,12 +149,24 @@ static uint32_t hash_joined(struct bytes topic, struct bytes between, struct byt
 
 uint32_t index_hash(struct bytes topic, struct bytes key)
 {
-    return hash_joined(topic, BYTES("#"), key);
+    return hash_end(hash_begin(topic, BYTES("#")), key);
+}
+
+uint32_t index_hash_near(struct index_topic *last, struct bytes topic, struct bytes key)
+{
+    if (last->len == 0 || !bytes_equal(topic, bytes_of(last->name, last->len))) {
+        if (topic.len == 0 || topic.len > sizeof last->name)
+            return index_hash(topic, key);
+        memcpy(last->name, topic.at, topic.len);
+        last->len = topic.len;
+        last->hash = hash_begin(topic, BYTES("#"));
+    }
+    return hash_end(last->hash, key);
 }
 
 uint32_t index_hash_tag(struct bytes topic, struct bytes tag)
 {
-    return hash_joined(topic, BYTES("#T#"), tag);
+    return hash_end(hash_begin(topic, BYTES("#T#")), tag);
 }
 
 /* ---- query ---- */

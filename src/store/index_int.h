@@ -177,6 +177,13 @@ struct index_entry index_entry_load(const uint8_t *at);
 void index_entry_save(uint8_t *at, const struct index_entry *entry);
 /* Java's hash of `topic#key`, without its sign. */
 uint32_t index_hash(struct bytes topic, struct bytes key);
+/* The same for who comes with many keys of one topic: `last` keeps where its hashes begin. */
+struct index_topic {
+    uint8_t name[128];
+    size_t len; /* 0: none yet */
+    uint32_t hash;
+};
+uint32_t index_hash_near(struct index_topic *last, struct bytes topic, struct bytes key);
 /* Apache 5.5 has the tag of each message in its index as well, as `topic#T#tag`. Ours has not. */
 uint32_t index_hash_tag(struct bytes topic, struct bytes tag);
 uint32_t index_seconds(const struct index_header *head, int64_t store_ms);
@@ -322,6 +329,7 @@ struct index {
     /* The dispatcher's own. */
     struct index_file *newest; /* the row's last, which nobody else takes away; NULL: no files */
     uint64_t orders;
+    struct index_topic topic; /* of the last key */
     size_t n_pending;
     bool seen; /* records were added since the last turn; the last of them: */
     uint64_t seen_position, seen_end;

@@ -48,6 +48,14 @@ static void hashes_as_java_does(void **state)
     (void)state;
     assert_int_equal(index_hash(BYTES("TD"), BYTES("UK-tran")), 785550097);
     assert_int_equal(index_hash(BYTES(""), BYTES("")), '#');
+    struct index_topic last = {0};
+    uint8_t name[200];
+    memset(name, 'n', sizeof name);
+    for (size_t i = 0; i < 600; i++) { /* the same topic, another one, too long a one, none */
+        struct bytes topic = bytes_of(name + i % 2, i % 5 ? 100 + i % 3 : i % 200);
+        assert_int_equal(index_hash_near(&last, topic, BYTES("UK-tran")),
+                         index_hash(topic, BYTES("UK-tran")));
+    }
     assert_int_equal(index_hash(BYTES("T"), BYTES("Aa")), index_hash(BYTES("T"), BYTES("BB")));
 
     struct dice dice = test_dice();
