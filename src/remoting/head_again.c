@@ -94,38 +94,60 @@ static inline bool same(const uint8_t *a, const uint8_t *b, size_t n)
     return ((a1 ^ b1) | (a2 ^ b2)) == 0;
 }
 
-/* What was remembered from `*old` up to `upto` comes next in the new one, too. */
-static inline bool stretch(struct scan *s, const struct head_memory *m, size_t old, size_t upto)
+/* Where the text between two values ends in the new header, which begins at `at`; NULL: it is
+ * another one. */
+static inline const uint8_t *stretch(const uint8_t *at, const uint8_t *end, const uint8_t *old,
+                                     size_t n)
 {
-    size_t n = upto - old;
-    if ((size_t)(s->end - s->at) < n || !same(s->at, m->text + old, n))
-        return false;
-    s->at += n;
-    return true;
+    return (size_t)(end - at) >= n && same(at, old, n) ? at + n : NULL;
+}
+
+/* A text from behind its opening quote; returns what is behind the closing one, or NULL. */
+static inline const uint8_t *value_take(const uint8_t *at, struct scan *s, struct bytes *out)
+{
+    const uint8_t *end = s->end, *stop;
+    if (end - at >= 2 && at[1] == '"' && !byte_stops(at[0]))
+        stop = at + 1; /* as in text_read */
+    else
+        stop = plain_end(at, end);
+    if (stop < end && *stop == '"') {
+        *out = bytes_of(at, (size_t)(stop - at));
+        return stop + 1;
+    }
+    s->at = at;
+    return stop < end && text_copy(s, stop, out) == OK ? s->at : NULL;
 }
 
 /* False: it is not alike, or not well-formed; what stands in `out` means nothing. */
 static bool alike(const struct head_memory *m, struct scan *s, struct head *out)
 {
-    size_t old = 0;
+    const uint8_t *at = s->at, *end = s->end;
+    size_t old = 0, n = m->n_fields;
     for (size_t i = 0;; i++) {
         if (i == m->opaque_before) {
-            if (!stretch(s, m, old, m->opaque_at) || !digits_take(s, &out->opaque))
+            at = stretch(at, end, m->text + old, m->opaque_at - old);
+            if (!at)
                 return false;
+            s->at = at;
+            if (!digits_take(s, &out->opaque))
+                return false;
+            at = s->at;
             old = m->opaque_end;
         }
-        if (i == m->n_fields)
+        if (i == n)
             break;
-        if (!stretch(s, m, old, m->places[i].value))
+        size_t upto = m->places[i].value, len = m->places[i].name_len;
+        at = stretch(at, end, m->text + old, upto - old);
+        if (!at)
             return false;
         struct field *field = &out->fields[i];
-        size_t len = m->places[i].name_len;
-        field->name = bytes_of(s->at - 3 - len, len);
-        if (text_read(s, &field->value))
+        field->name = bytes_of(at - 3 - len, len);
+        at = value_take(at, s, &field->value);
+        if (!at)
             return false;
         old = m->places[i].end + (size_t)1;
     }
-    return stretch(s, m, old, m->len) && s->at == s->end;
+    return stretch(at, end, m->text + old, m->len - old) == end;
 }
 
 enum err head_decode_again(const struct frame *frame, struct head_memories *memories,
