@@ -82,12 +82,19 @@ class Report:
                 if peer.key == "bare":
                     continue
                 for field, what, sign in (("per_second", "messages per second", 1), ("p99_us", "p99", -1), ("cpu_us", "processor time", -1)):
-                    if field == "p99_us" and not work.rate and work.in_flight > 1:
-                        continue  # times of a full pipe tell the same as the rate
+                    if not self.tells(work, field):
+                        continue
                     values = self.book.ratios(work.name, field, OURS, peer.key)
                     if values and (statistics.median(values) - 1) * sign < -NEAR:
                         lines.append("- %s: %s times the %s of %s" % (work.text, ratio(values).replace("×", ""), what, peer.label))
         return ["## Where OnceMQ is behind", ""] + (lines or ["Nowhere in this run."]) + [""]
+
+    @staticmethod
+    def tells(work, field):
+        """Times of a full pipe tell the same as the rate, and where the rate is given it tells nothing."""
+        if field == "p99_us":
+            return bool(work.rate) or work.in_flight == 1
+        return field != "per_second" or work.kind != "e2e"
 
     def write_page(self, path):
         """The targets between two marks of a page."""
@@ -109,6 +116,8 @@ class Report:
     def rates(self):
         rows = []
         for work in self.measured("per_second"):
+            if not self.tells(work, "per_second"):
+                continue
             rows.append([work.text, number(self.book.median(OURS, work.name, "per_second"))]
                         + [ratio(self.book.ratios(work.name, "per_second", OURS, peer.key)) for peer in self.others])
         return ["## Messages per second", "", "More than 1× means that OnceMQ is faster.", "", "![by size](throughput.svg)", ""] + table(

@@ -148,7 +148,7 @@ enum err places_measure(struct run *run, struct fault *why)
     return OK;
 }
 
-/* All queues in one row, and where they begin and end now. */
+/* All queues in one row, and for readers where they begin and end now. */
 static enum err places_find(struct run *run, struct fault *why)
 {
     size_t cap = 0;
@@ -166,7 +166,7 @@ static enum err places_find(struct run *run, struct fault *why)
         for (size_t k = 0; !err && k < n; k++)
             run->places[run->n_places++] = (struct place){.queue = run->queues[i][k]};
     }
-    return err ? err : places_measure(run, why);
+    return err || run->options.kind == LOAD_SEND ? err : places_measure(run, why);
 }
 
 enum err topics_prepare(struct run *run, struct fault *why)
