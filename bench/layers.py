@@ -20,7 +20,7 @@ from harness import callgrind  # noqa: E402
 LAYERS = {
     "loop, receiving and sending": ["loop_run"],
     "session: frames cut, handler found": ["session_input"],
-    "header decoded": ["head_decode"],
+    "header decoded": ["head_decode", "head_decode_again"],
     "fields read": ["request_fields"],
     "send noted, its fate told": ["send_message_v2", "sends_flush"],
     "broker: topic, limits, properties": ["broker_produce"],
