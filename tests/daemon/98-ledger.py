@@ -323,6 +323,36 @@ def _():
         tap.unwatch(d)
 
 
+@tap.test("a stop leaves a snapshot, a start reads it; one that is damaged does no harm while the log has everything")
+def _():
+    with daemons.Daemon() as d:
+        tap.watch(d)
+        path, keys = os.path.join(d.folder, "config", "onceLedger"), ["key-%d" % i for i in range(6000)]
+        with claimer(1, daemon=d) as a:
+            for first in range(0, len(keys), 120):
+                part = keys[first:first + 120]
+                ops = [a.op(kind, key, token=5) for key in part for kind in (l.CLAIM, l.FINISH)]
+                tap.equal({o.outcome for o in a.ask(*ops)}, {l.OK}, "outcomes")
+            birth = a.seen_birth
+        tap.check(not os.path.exists(path), "there is one already")
+        d.stop()
+        tap.check(os.path.getsize(path) > 60 * len(keys), "%d bytes" % os.path.getsize(path))
+        for spoil in (None, 200, 20):
+            if spoil:
+                with open(path, "r+b") as file:
+                    file.seek(spoil)
+                    file.write(b"spoiled")
+            d.start()
+            with claimer(2, daemon=d) as a:
+                for first in range(0, len(keys), 250):
+                    got = a.ask(*[a.op(l.LOOK, key) for key in keys[first:first + 250]])
+                    tap.equal({o.state for o in got}, {l.S_CONSUMED}, "states")
+                tap.equal(a.seen_birth, birth, "birth")
+            tap.equal("config/onceLedger was damaged" in d.read_log(), bool(spoil), "the operator hears of it")
+            d.stop()
+        tap.unwatch(d)
+
+
 @tap.test("SYNC_FLUSH: an answer comes when it is on the disk, and as fast as that")
 def _():
     with daemons.Daemon(settings={"flushDiskType": "SYNC_FLUSH"}) as d, claimer(1, daemon=d) as a, claimer(2, daemon=d) as b:
