@@ -74,6 +74,8 @@ static enum err out_write(struct broker *b, struct ledger_saving *s, struct faul
     struct iovec part = {s->out.at, s->out.len};
     enum err err = s->out.err ? fault_set(why, s->out.err, "no memory for the once ledger's file")
                               : b->vfs->calls->write(s->file, s->at, &part, 1, why);
+    if (!err) /* so that the sync at the end is short */
+        (void)(b->vfs->calls->push(s->file, s->at, s->out.len, NULL) == OK);
     s->at += s->out.len;
     s->out.len = 0;
     return err;
