@@ -10,7 +10,7 @@
 #include "broker/ledger_int.h"
 #include "once.h"
 
-#define SEEDS    60
+#define SEEDS    40
 #define LIVES    6
 #define KEYS     12
 #define CLIENTS  4

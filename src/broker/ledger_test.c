@@ -3,6 +3,8 @@
 #include "broker/ledger_int.h"
 #include "once.h"
 
+#include <pthread.h>
+
 #define HOUR_MS INT64_C(3600000)
 
 struct asker {
@@ -301,6 +303,66 @@ static void setting_the_clock_ends_no_claim_and_no_fence_goes_back(void **state)
     asker_close(&a);
 }
 
+/* ---- several loops at once ---- */
+
+enum { LOOPS = 4, RACES = 1500 };
+
+struct loop_of {
+    pthread_t thread;
+    struct rig *rig;
+    uint64_t number;
+    atomic_int *commits; /* of each key */
+};
+
+/* Each wants every key; who gets it ends it. */
+static void *loop_run(void *arg)
+{
+    struct loop_of *l = arg;
+    struct asker a;
+    asker_open(&a, l->rig);
+    for (int i = 0; i < RACES; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "race-%d", i);
+        struct op op = op_of(OP_CLAIM, key, l->number << 32 | (uint64_t)(i + 1));
+        if (ask(&a, &op) == OK && op.outcome == OUT_OK) {
+            op = op_of(OP_FINISH, key, l->number << 32 | (uint64_t)(i + 1));
+            if (ask(&a, &op) == OK && op.outcome == OUT_OK)
+                atomic_fetch_add(&l->commits[i], 1);
+        }
+        if (i % 100 == 0) {
+            broker_ledger_turn(l->rig->broker);
+            broker_dispatch_turn(l->rig->broker);
+        }
+        arena_reset(&a.arena);
+    }
+    asker_close(&a);
+    return NULL;
+}
+
+static void of_several_at_once_one_has_the_key(void **state)
+{
+    struct rig *rig = *state;
+    static atomic_int commits[RACES];
+    struct loop_of loops[LOOPS];
+    for (size_t i = 0; i < LOOPS; i++) {
+        loops[i] = (struct loop_of){.rig = rig, .number = i + 1, .commits = commits};
+        assert_int_equal(pthread_create(&loops[i].thread, NULL, loop_run, &loops[i]), 0);
+    }
+    for (size_t i = 0; i < LOOPS; i++)
+        assert_int_equal(pthread_join(loops[i].thread, NULL), 0);
+    broker_dispatch_turn(rig->broker);
+    rig_again(rig);
+    struct asker a;
+    asker_open(&a, rig);
+    for (int i = 0; i < RACES; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "race-%d", i);
+        assert_int_equal(commits[i], 1);
+        assert_int_equal(outcome(&a, OP_CLAIM, key, 99), OUT_DONE);
+    }
+    asker_close(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +374,7 @@ int main(void)
         rig_test(a_damaged_snapshot_does_no_harm_while_the_log_has_all),
         rig_test(a_log_that_was_emptied_beside_its_snapshot_is_told),
         rig_test(setting_the_clock_ends_no_claim_and_no_fence_goes_back),
+        rig_test(of_several_at_once_one_has_the_key),
     };
     return cmocka_run_group_tests_name("broker/ledger", tests, NULL, NULL);
 }
