@@ -6,14 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TOPIC       BYTES(LEDGER_TOPIC)
-#define RECORD_MOST (1u << 20)  /* bytes of entries in one record … */
-#define RECORD_MORE (32u << 10) /* … or those of a message and this, if that is less */
-#define ENTRY_MORE  2048        /* of an entry, beside its result */
-#define TURN_MOST   (64u << 20) /* of entries, in one turn */
-#define SWEEP_PARTS 600         /* of all rows, in one turn of the keeper */
-#define SWEEP_MOST  65536
-#define SWEEP_VISIT 4096
+#define TOPIC        BYTES(LEDGER_TOPIC)
+#define RECORD_MOST  (1u << 20)  /* bytes of entries in one record … */
+#define RECORD_MORE  (32u << 10) /* … or those of a message and this, if that is less */
+#define ENTRY_MORE   2048        /* of an entry, beside its result */
+#define TURN_MOST    (64u << 20) /* of entries, in one turn */
+#define RESULTS_MOST (8u << 20)  /* that one request gets back: an answer is one frame */
+#define SWEEP_PARTS  600         /* of all rows, in one turn of the keeper */
+#define SWEEP_MOST   65536
+#define SWEEP_VISIT  4096
 
 /* ---- opening ---- */
 
@@ -75,7 +76,7 @@ struct entries { /* of one record */
 
 struct want {
     struct op *op;
-    struct arena *arena;
+    struct ledger_ask *ask;
     struct ledger_where where;
 };
 
@@ -179,7 +180,7 @@ static enum err entry_add(struct ledger_desk *d, const struct ledger_entry *e)
     return OK;
 }
 
-static enum err want_add(struct ledger_desk *d, struct op *op, struct arena *arena,
+static enum err want_add(struct ledger_desk *d, struct op *op, struct ledger_ask *ask,
                          struct ledger_where where)
 {
     if (d->n_wants == d->cap_wants) {
@@ -188,13 +189,13 @@ static enum err want_add(struct ledger_desk *d, struct op *op, struct arena *are
             return ERR_NO_MEMORY;
         d->cap_wants = cap;
     }
-    d->wants[d->n_wants++] = (struct want){op, arena, where};
+    d->wants[d->n_wants++] = (struct want){op, ask, where};
     return OK;
 }
 
 /* ---- a turn; room: ledger ---- */
 
-static enum err op_run(struct broker *b, struct ledger_desk *d, const struct ledger_ask *ask,
+static enum err op_run(struct broker *b, struct ledger_desk *d, struct ledger_ask *ask,
                        struct op *op)
 {
     if (ENTRIES_HEAD + op->result.len + ENTRY_MORE > record_most(b)) {
@@ -214,7 +215,7 @@ static enum err op_run(struct broker *b, struct ledger_desk *d, const struct led
     if (ledger_run(b->ledger->ledger, ask->group, (uint32_t)d->n - 1, op, &where, &entry))
         err = entry_add(d, &entry);
     if (!err && where.at)
-        err = want_add(d, op, ask->arena, where);
+        err = want_add(d, op, ask, where);
     return err;
 }
 
@@ -333,10 +334,21 @@ static bool result_look(void *user, const struct ledger_entry *e)
     return true; /* the last one counts */
 }
 
+/* ERR_TOO_BIG: the request has got as much as an answer may have. */
+static enum err result_copy(struct ledger_ask *ask, struct bytes found, struct bytes *out)
+{
+    if (found.len > RESULTS_MOST - ask->brought)
+        return ERR_TOO_BIG;
+    *out = arena_copy(ask->arena, found);
+    ask->brought += out->len;
+    return found.len && !out->at ? ERR_NO_MEMORY : OK;
+}
+
 /* ERR_NOT_FOUND: it is not there any more. */
 static enum err result_fetch(struct broker *b, const struct want *want, int64_t position)
 {
     struct slice slice;
+    want->op->result = (struct bytes){0};
     enum err err = store_peek_at(b->store, position, &slice);
     if (err)
         return err;
@@ -344,12 +356,9 @@ static enum err result_fetch(struct broker *b, const struct want *want, int64_t 
     struct found f = {.op = want->op};
     bool there = record_decode(slice.bytes, &record) == OK && bytes_equal(record.topic, TOPIC) &&
                  entries_read(record.body, result_look, &f) == OK && f.any;
-    struct bytes copy = there ? arena_copy(want->arena, f.result) : (struct bytes){0};
+    err = there ? result_copy(want->ask, f.result, &want->op->result) : ERR_NOT_FOUND;
     counted_drop(slice.owner);
-    want->op->result = copy;
-    if (there && f.result.len && !copy.at)
-        return ERR_NO_MEMORY;
-    return there ? OK : ERR_NOT_FOUND;
+    return err;
 }
 
 /* No key held: a page of the log may have to be read. What is done stays done without its result
@@ -368,7 +377,9 @@ static void results_fetch(struct broker *b, const struct ledger_desk *d)
             continue;
         want->op->outcome = OUT_FAILED;
         (void)fault_set(&want->op->why, err, "its result %s: %s",
-                        gone ? "is no longer in the log (fileReservedTime)" : "cannot be read now",
+                        gone                 ? "is no longer in the log (fileReservedTime)"
+                        : err == ERR_TOO_BIG ? "is too much for one answer, ask for fewer at once"
+                                             : "cannot be read now",
                         err_text(err));
     }
 }

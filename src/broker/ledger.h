@@ -29,6 +29,7 @@ struct ledger_ask {
     struct op *ops;
     size_t n;
     struct arena *arena; /* for results that are brought back */
+    size_t brought;      /* bytes of them: 0 */
 
     enum err err; /* of all of it; OK: each operation has its outcome. ERR_STALE: another birth;
                      ERR_DENIED: there is no ledger here; else what the log said */

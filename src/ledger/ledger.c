@@ -5,6 +5,7 @@
  * trace. Nothing is swept while a turn is open: what is taken back finds its row as it left it.
  */
 #include "ledger/ledger_int.h"
+#include "ledger/text_int.h"
 
 #include "once.h"
 #include "once/decide.h"
@@ -454,9 +455,9 @@ static void entry_of(struct ledger_entry *e, const struct ledger *l, struct byte
         .at_ms = l->now_ms,
         .group = group,
         .client = who ? bytes_of(who->name, who->name_size) : (struct bytes){0},
-        .name = bytes_str(op->name),
-        .topic = bytes_str(op->topic),
-        .message = bytes_str(op->message),
+        .name = text_cut(bytes_str(op->name), ONCE_NAME_MAX),
+        .topic = text_cut(bytes_str(op->topic), LEDGER_TEXT_MAX),
+        .message = text_cut(bytes_str(op->message), LEDGER_TEXT_MAX),
         .step = op->kind == OP_STEP_PUT ? op->step : (struct bytes){0},
     };
     memcpy(e->id, op->id, sizeof e->id);

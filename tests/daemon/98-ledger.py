@@ -186,6 +186,34 @@ def _():
         tap.equal(a.ask(), [], "no operations")
 
 
+@tap.test("more values of steps than an answer can carry: those that fit come, the others are refused by name")
+def _():
+    with claimer(1) as a:
+        said(a.claim("heavy"), l.OK, "claim")
+        said(a.run(l.STEP_PUT, "heavy", token=a.held, step="s", result=b"x" * 65536), l.OK, "put")
+        got = a.ask(*[a.op(l.STEP_GET, "heavy", step="s")] * 256)
+        told = [o.outcome for o in got]
+        tap.equal(told, [l.OK] * 128 + [l.FAILED] * 128, "outcomes")
+        tap.equal({len(o.result) for o in got[:128]}, {65536}, "values")
+        tap.check("fewer" in got[-1].why, got[-1].why)
+
+
+@tap.test("a broker of small messages keeps what does not fit into one record in several")
+def _():
+    with daemons.Daemon(settings={"maxMessageSize": 65536}) as d:
+        with claimer(1, daemon=d) as a:
+            tokens = {"small-%d" % i: a.token() for i in range(256)}
+            a.ask(*[a.op(l.CLAIM, key, token=token, topic="t" * 255, message="m" * 255) for key, token in tokens.items()])
+            got = a.ask(*[a.op(l.FINISH, key, token=token, result=b"r" * 4096) for key, token in tokens.items()])
+            tap.equal({o.outcome for o in got}, {l.OK}, "ends")
+            said(a.claim("step"), l.OK, "claim")
+            said(a.run(l.STEP_PUT, "step", token=a.held, step="s", result=b"x" * 65536), l.OK, "as big as a message may be")
+        d.restart(hard=True)
+        with claimer(2, daemon=d) as a:
+            got = a.ask(*[a.op(l.CLAIM, key, token=a.token()) for key in tokens])
+            tap.equal({(o.outcome, o.result) for o in got}, {(l.DONE, b"r" * 4096)}, "after a crash")
+
+
 @tap.test("requests sent one after the other without waiting are answered in order")
 def _():
     with claimer(1) as a:

@@ -9,7 +9,7 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import daemon as daemons, ledger as ledgers, remoting as r, tap  # noqa: E402
+from harness import daemon as daemons, ledger as ledgers, process, remoting as r, tap  # noqa: E402
 
 daemon = daemons.Daemon(settings={"httpPort": 0}, args=["--clock", "virtual"])
 tap.watch(daemon)
@@ -88,6 +88,18 @@ def _():
     tap.equal(ask("POST", "/once/billing", both)[0], 400, "one key twice")
 
 
+@tap.test("results that grow when they are written as JSON come all the same")
+def _():
+    keys = ["grow-%d" % i for i in range(256)]
+    told = ask("POST", "/once/billing", {"operations": [{"do": "claim", "key": key} for key in keys]})[1]["outcomes"]
+    result = base64.b64encode(b"\x01" * 4096).decode()
+    for first in range(0, 256, 128):
+        ends = [{"do": "done", "key": keys[i], "token": told[i]["token"], "result64": result} for i in range(first, first + 128)]
+        tap.equal(ask("POST", "/once/billing", {"operations": ends})[0], 200)
+    status, told, _ = ask("POST", "/once/billing", {"operations": [{"do": "claim", "key": key} for key in keys]})
+    tap.equal((status, {each["result"] for each in told["outcomes"]}), (200, {"\x01" * 4096}))
+
+
 @tap.test("a key is the same key for HTTP and for the remoting protocol")
 def _():
     with ledgers.Claimer(daemon.broker, "billing") as ledger:
@@ -140,6 +152,9 @@ def _():
             (400, "PUT", "/once/billing/key/done", {"token": "1111111111111111", "result64": "%%%"}, None),
             (413, "PUT", "/once/billing/key/done", {"token": "1111111111111111", "result": "r" * 4097}, None),
             (413, "PUT", "/once/billing/key/claim", None, "x" * ((1 << 20) + 1)),
+            (413, "PUT", "/once/billing/key/claim", {"topic": "t" * 256}, None),
+            (413, "PUT", "/once/billing/key/claim", {"message": "m" * 70000}, None),
+            (413, "POST", "/once/billing", {"operations": [{"do": "claim", "key": "key", "topic": "t" * 66000}]}, None),
             (400, "POST", "/once/billing", {"operations": []}, None),
             (400, "POST", "/once/billing", {"operations": [{"do": "look", "key": "k%d" % i} for i in range(257)]}, None),
             (400, "POST", "/once/billing", {"operations": [{"do": "eat", "key": "k"}]}, None),
@@ -149,7 +164,7 @@ def _():
     tap.equal(ask("GET", "/once/billing/key")[0], 404, "nothing was claimed")
     for junk in (b"\x00\x01\x02\r\n\r\n", b"GET /once/a/b HTTP/9.9\r\n\r\n", b"PUT /once/a/b/claim HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
                  b"GET /once/a/b HTTP/1.1\r\n" + b"X: " + b"y" * 200000 + b"\r\n\r\n"):
-        with socket.create_connection(r.split_address(daemon.http), timeout=20) as raw:
+        with socket.create_connection(r.split_address(daemon.http), timeout=2) as raw:
             try:
                 raw.sendall(junk)
                 raw.shutdown(socket.SHUT_WR)
@@ -182,6 +197,42 @@ def _():
             status, told, _ = ask("PUT", "/once/g/k%d/claim" % i, where=other)
             tap.equal((status, told["outcome"], told["result"]), (200, "done", str(i)))
         other.stop()
+
+
+@tap.test("a stop answers whatever was asked: what the log has is told, what comes later is refused")
+def _():
+    slow = {"LD_PRELOAD": os.environ["SLOW_DISK"], "SLOW_DISK_MS": "40",
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+    with daemons.Daemon(settings={"httpPort": 0, "flushDiskType": "SYNC_FLUSH"}, env=slow) as other:
+        tap.watch(other)
+        told, asked = {}, {}
+
+        def work(number):
+            conn = http.client.HTTPConnection(*r.split_address(other.http), timeout=20)
+            try:
+                for i in range(100000):
+                    asked[number] = i
+                    conn.request("PUT", "/once/g/w%d-%d/claim" % (number, i))
+                    status = conn.getresponse()
+                    status.read()
+                    told[number, i] = status.status
+                    if status.status != 201:
+                        break
+            except (OSError, http.client.HTTPException):
+                pass  # closed in between
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+        for each in threads:
+            each.start()
+        process.wait_until(lambda: len(told) > 40, 20, "they are at it")
+        other.stop()
+        for each in threads:
+            each.join()
+        tap.equal(set(told.values()) - {201, 503}, set(), "answers")
+        other.start()
+        lost = [number for number in asked
+                if (number, asked[number]) not in told and ask("GET", "/once/g/w%d-%d" % (number, asked[number]), where=other)[0] == 200]
+        tap.equal(lost, [], "claims that were made and not told")
+        tap.unwatch(other)
 
 
 @tap.test("without httpPort nobody listens")

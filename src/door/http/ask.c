@@ -65,13 +65,19 @@ static enum err result_read(const struct json *doc, struct arena *arena, struct 
     return OK;
 }
 
-static const char *text_member(const struct json *doc, const char *name, struct arena *arena)
+static enum err text_read(const struct json *doc, const char *name, struct arena *arena,
+                          const char **out, struct fault *why)
 {
     struct bytes text = json_text(json_member(doc, name), (struct bytes){0});
-    char *copy = arena_alloc(arena, text.len + 1);
-    if (copy && text.len > 0)
+    if (text.len > LEDGER_TEXT_MAX)
+        return fault_set(why, ERR_TOO_BIG, "%s: at most %d bytes", name, LEDGER_TEXT_MAX);
+    char *copy = arena_alloc(arena, text.len + 1); /* all zero */
+    if (!copy)
+        return ERR_NO_MEMORY;
+    if (text.len > 0)
         memcpy(copy, text.at, text.len);
-    return copy ? copy : "";
+    *out = copy;
+    return OK;
 }
 
 /* The same for the same text, and for a message's body the same as libonce's. */
@@ -94,12 +100,14 @@ static enum err op_make(int kind, struct bytes scope, struct bytes key, const st
     key_name(key, name, ONCE_NAME_MAX + 1);
     *op = (struct op){.kind = (enum op_kind)kind,
                       .name = name,
-                      .topic = text_member(doc, "topic", arena),
-                      .message = text_member(doc, "message", arena),
                       .fingerprint = fingerprint_of(doc),
                       .forget = json_bool(json_member(doc, "forget"), false)};
     key_id(scope, key, op->id);
     enum err err = time_read(doc, "expiry_ms", EXPIRY_MS, 1, EXPIRY_MAX_MS, &op->expiry_ms, why);
+    if (!err)
+        err = text_read(doc, "topic", arena, &op->topic, why);
+    if (!err)
+        err = text_read(doc, "message", arena, &op->message, why);
     if (!err)
         err = time_read(doc, "retention_ms", 0, 0, DAYS_MAX_MS, &op->retention_ms, why);
     if (!err && kind == OP_FINISH)

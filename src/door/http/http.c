@@ -1,12 +1,14 @@
 /* http.c - connections, bodies and answers, through libmicrohttpd. */
 #include "door/http/http.h"
 
+#include "base/clock.h"
 #include "base/dice.h"
 #include "base/room.h"
 #include "door/http/http_int.h"
 
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,8 @@
 #define IDLE_S          60
 #define HEADERS_MOST    (32u << 10)
 #define EXCHANGE_MEMORY (4u << 20) /* decoded: a batch with long keys */
+#define ANSWER_MOST     (8u << 20) /* a batch of results, a byte of which is \u0001 in JSON */
+#define STOP_MS         1000       /* for clients that are slow to take their answers */
 #define SCOPE_MOST      255
 
 struct http {
@@ -25,11 +29,14 @@ struct http {
     struct MHD_Daemon *daemon;
     struct ledger_desk *desk; /* the thread's own */
     struct dice dice;
-    struct room room; /* guards `waiting` */
-    size_t waiting;   /* answers that wait for the log */
+    atomic_bool closing; /* the ledger is not asked any more; set in the room */
+    struct room room;    /* guards what follows */
+    size_t waiting;      /* exchanges that have asked it and do not know their answer yet */
+    size_t unsent;       /* exchanges that have asked it and whose answer is not with the client */
 };
 
-enum stage { STAGE_READS, STAGE_WAITS, STAGE_ANSWERS };
+/* Only libmicrohttpd's thread knows it: who has begun to wait is called again to answer. */
+enum stage { STAGE_READS, STAGE_ANSWERS, STAGE_WAITS };
 
 /* One request and its answer. */
 struct exchange {
@@ -37,6 +44,7 @@ struct exchange {
     struct MHD_Connection *conn;
     enum stage stage;
     bool too_big;
+    bool asked; /* the ledger: it counts in http->unsent */
     struct buf body, answer;
     struct arena arena;
     unsigned status;
@@ -57,6 +65,8 @@ static enum MHD_Result answer_send(struct exchange *x)
     enum MHD_Result ok = MHD_add_response_header(r, "Content-Type", "application/json");
     if (ok == MHD_YES && x->retry_s > 0)
         ok = MHD_add_response_header(r, "Retry-After", seconds);
+    if (ok == MHD_YES && x->http->closing)
+        ok = MHD_add_response_header(r, "Connection", "close");
     if (ok == MHD_YES && x->status == MHD_HTTP_METHOD_NOT_ALLOWED)
         ok = MHD_add_response_header(r, "Allow", "GET, PUT, POST, DELETE");
     if (ok == MHD_YES)
@@ -68,6 +78,7 @@ static enum MHD_Result answer_send(struct exchange *x)
 static void refuse(struct exchange *x, unsigned status, const char *sentence)
 {
     x->answer.len = 0;
+    x->answer.err = OK;
     x->status = status;
     x->retry_s = status == MHD_HTTP_SERVICE_UNAVAILABLE ? 1 : 0;
     refusal_write(&x->answer, sentence);
@@ -91,7 +102,31 @@ static unsigned status_of(enum err err)
     }
 }
 
-/* On the thread that has confirmed the log, or given up. */
+/* ---- the ledger ---- */
+
+/* False: it is too late for that. */
+static bool ask_begins(struct exchange *x)
+{
+    struct http *http = x->http;
+    room_enter(&http->room);
+    x->asked = !http->closing;
+    http->waiting += x->asked;
+    http->unsent += x->asked;
+    room_leave(&http->room);
+    return x->asked;
+}
+
+/* Its answer is known. */
+static void ask_ends(struct http *http)
+{
+    room_enter(&http->room);
+    http->waiting--;
+    room_tell(&http->room);
+    room_leave(&http->room);
+}
+
+/* On the thread that has confirmed the log, or given up. The exchange is libmicrohttpd's again as
+ * soon as it is resumed. */
 static void wait_done(struct store_wait *wait, enum err err)
 {
     struct exchange *x = list_entry(wait, struct exchange, wait);
@@ -99,26 +134,20 @@ static void wait_done(struct store_wait *wait, enum err err)
     if (err) /* it may be on the disk all the same: asked again, it tells */
         refuse(x, MHD_HTTP_GATEWAY_TIMEOUT,
                "the broker cannot tell whether this is safe on its disk; ask again");
-    x->stage = STAGE_ANSWERS;
     MHD_resume_connection(x->conn);
-    room_enter(&http->room);
-    http->waiting--;
-    room_tell(&http->room);
-    room_leave(&http->room);
+    ask_ends(http);
 }
 
 /* Told only when the log is safe so far. */
 static void answer_when(struct exchange *x, uint64_t end)
 {
     struct http *http = x->http;
-    x->stage = STAGE_ANSWERS;
-    if (end == 0 || store_confirmed(http->options.store) >= end)
+    if (end == 0 || store_confirmed(http->options.store) >= end) {
+        ask_ends(http);
         return;
+    }
     x->stage = STAGE_WAITS;
     x->wait = (struct store_wait){.position = end, .done = wait_done};
-    room_enter(&http->room);
-    http->waiting++;
-    room_leave(&http->room);
     MHD_suspend_connection(x->conn);
     if (store_await(http->options.store, &x->wait))
         wait_done(&x->wait, OK);
@@ -142,10 +171,14 @@ static void ledger_ask(struct exchange *x, struct asked *asked)
     struct ledger_ask ask = {
         .group = asked->group, .ops = asked->ops, .n = asked->n, .arena = &x->arena};
     struct ledger_told told = {0};
+    if (!ask_begins(x)) {
+        refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, "the broker is stopping");
+        return;
+    }
     broker_ledger(http->options.broker, http->desk, &ask, 1, &told);
     if (ask.err) {
         refuse(x, status_of(ask.err), ask.why.text[0] ? ask.why.text : err_text(ask.err));
-        x->stage = STAGE_ANSWERS;
+        ask_ends(http);
         return;
     }
     x->status = asked_write(asked, &x->answer, &x->retry_s);
@@ -190,7 +223,7 @@ static struct exchange *exchange_make(struct http *http, struct MHD_Connection *
     x->http = http;
     x->conn = conn;
     x->body = buf_upto(BODY_MOST);
-    x->answer = buf_upto(EXCHANGE_MEMORY);
+    x->answer = buf_upto(ANSWER_MOST);
     arena_init(&x->arena, EXCHANGE_MEMORY);
     return x;
 }
@@ -216,18 +249,24 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *conn, const
     }
     if (x->stage == STAGE_READS)
         exchange_run(x, url, method);
+    else
+        x->stage = STAGE_ANSWERS; /* the wait is over */
     return x->stage == STAGE_ANSWERS ? answer_send(x) : MHD_YES;
 }
 
 static void on_end(void *user, struct MHD_Connection *conn, void **state,
                    enum MHD_RequestTerminationCode how)
 {
-    (void)user;
     (void)conn;
     (void)how;
+    struct http *http = user;
     struct exchange *x = *state;
     if (!x)
         return;
+    room_enter(&http->room);
+    http->unsent -= x->asked;
+    room_tell(&http->room);
+    room_leave(&http->room);
     buf_clear(&x->body);
     buf_clear(&x->answer);
     arena_clear(&x->arena);
@@ -319,16 +358,26 @@ const struct addr *http_addr(const struct http *http)
     return &http->addr;
 }
 
+/* Nothing is suspended any more when this returns, which libmicrohttpd wants before its end. */
+static void answers_wait(struct http *http)
+{
+    room_enter(&http->room);
+    http->closing = true;
+    while (http->waiting > 0)
+        room_wait(&http->room, -1);
+    uint64_t until_ns = clock_ns(clock_system()) + STOP_MS * UINT64_C(1000000), now_ns;
+    while (http->unsent > 0 && (now_ns = clock_ns(clock_system())) < until_ns)
+        room_wait_ns(&http->room, until_ns - now_ns);
+    room_leave(&http->room);
+}
+
 void http_close(struct http *http)
 {
     if (!http)
         return;
     if (http->daemon) {
         int listener = MHD_quiesce_daemon(http->daemon);
-        room_enter(&http->room);
-        while (http->waiting > 0)
-            room_wait(&http->room, -1);
-        room_leave(&http->room);
+        answers_wait(http);
         MHD_stop_daemon(http->daemon);
         if (listener >= 0)
             (void)close(listener);

@@ -36,7 +36,8 @@ struct http_options {
 must_check enum err http_open(const struct http_options *options, struct http **out,
                               struct fault *why);
 const struct addr *http_addr(const struct http *http);
-/* Answers what was asked, while the log is still confirmed by others; then nothing is served. */
+/* Answers what was asked, while the log is still confirmed by others; what comes meanwhile is
+ * refused, and then nothing is served. Who takes his answer too slowly does not get it. */
 void http_close(struct http *http);
 
 #endif
