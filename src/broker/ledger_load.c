@@ -25,8 +25,9 @@ struct loading {
 static bool entry_take(void *user, const struct ledger_entry *e)
 {
     struct loading *l = user;
-    l->seen_ms = e->at_ms > l->seen_ms ? e->at_ms : l->seen_ms;
     enum err err = ledger_load(l->b->ledger->ledger, e, l->position);
+    if (!err && e->at_ms > l->seen_ms)
+        l->seen_ms = e->at_ms;
     if (err == ERR_NO_MEMORY)
         l->err = err;
     else if (err)

@@ -15,6 +15,7 @@
 #define LOOK_AT   2    /* rows, for each that is added */
 #define LOOK_FULL 4096 /* rows, in a turn that finds the table nearly full */
 #define KEEP_MOST 40   /* 2^n ms */
+#define TIME_MOST (INT64_MAX / 2000)
 
 /* ---- opening ---- */
 
@@ -678,20 +679,36 @@ bool ledger_run(struct ledger *l, struct bytes group, uint32_t record, struct op
 
 /* ---- at a start ---- */
 
+/* The topic may be another broker's, whom anybody may have sent it: such a number would never grow
+ * again, and such a name would be in no snapshot. */
+static bool entry_can_be(const struct ledger_entry *e)
+{
+    bool step = e->event != EVENT_STEP || (e->step.len > 0 && e->step.len <= ONCE_STEP_MAX);
+    return step && e->state <= ONCE_RELEASED && e->at_ms >= 0 && e->at_ms <= TIME_MOST &&
+           e->fence >= 0 && e->fence <= TIME_MOST * 1000;
+}
+
+static enum err step_load(struct ledger *l, struct row *row, const struct ledger_entry *e,
+                          int64_t position)
+{
+    const struct ledger_steps *steps = map_get(&l->steps, bytes_of(e->id, ROWS_ID_SIZE));
+    struct ledger_step *step = step_find(steps, e->step);
+    if (!row || step)
+        return OK;
+    if (steps && steps->n == LEDGER_STEPS_MAX)
+        return ERR_MALFORMED;
+    return ledger_step_add(l, row, e->step, (uint64_t)position + 1, &step);
+}
+
 enum err ledger_load(struct ledger *l, const struct ledger_entry *e, int64_t position)
 {
+    if (!entry_can_be(e) || position < 0)
+        return ERR_MALFORMED;
     if (e->event >= EVENT_SUPPRESSED)
         return OK;
-    if (e->state > ONCE_RELEASED || position < 0)
-        return ERR_MALFORMED;
     struct row *row = rows_find(shard_of(l, e->id), e->id);
-    if (e->event == EVENT_STEP) {
-        struct ledger_step *step =
-            step_find(map_get(&l->steps, bytes_of(e->id, ROWS_ID_SIZE)), e->step);
-        if (!row || step)
-            return OK;
-        return ledger_step_add(l, row, e->step, (uint64_t)position + 1, &step);
-    }
+    if (e->event == EVENT_STEP)
+        return step_load(l, row, e, position);
     bool anew = e->event == EVENT_CLAIMED && row && row_is_over(row, e->at_ms);
     if (row && (e->state == ONCE_ABSENT || e->state == ONCE_CONSUMED || anew))
         steps_free(steps_detach(l, row));

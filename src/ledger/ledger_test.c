@@ -492,12 +492,55 @@ static void a_damaged_snapshot_is_told_at_every_byte(void **state)
     ledger_close(l);
 }
 
+static void entries_that_cannot_be_count_for_nothing(void **state)
+{
+    (void)state;
+    static const uint8_t name[ONCE_STEP_MAX + 1] = "step";
+    struct ledger *l;
+    struct ledger_options options = {1000, GRACE, 1};
+    assert_int_equal(ledger_open(&options, &l), OK);
+    struct ledger_entry good = {.event = EVENT_CLAIMED,
+                                .state = ONCE_CONSUMING,
+                                .id = {7},
+                                .token = 1,
+                                .fence = START * 1000,
+                                .until_ms = INT64_MAX,
+                                .at_ms = START};
+    assert_int_equal(ledger_load(l, &good, 0), OK);
+    static const int64_t wrong[] = {-1, INT64_MIN, INT64_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct ledger_entry late = good, high = good, told = good;
+        late.at_ms = told.at_ms = high.fence = wrong[i];
+        told.event = EVENT_LOST;
+        assert_int_equal(ledger_load(l, &late, 100), ERR_MALFORMED);
+        assert_int_equal(ledger_load(l, &told, 100), ERR_MALFORMED);
+        assert_int_equal(ledger_load(l, &high, 100), ERR_MALFORMED);
+    }
+    struct ledger_entry step = good;
+    step.event = EVENT_STEP;
+    assert_int_equal(ledger_load(l, &step, 100), ERR_MALFORMED);
+    step.step = bytes_of(name, sizeof name);
+    assert_int_equal(ledger_load(l, &step, 100), ERR_MALFORMED);
+    uint8_t each[4];
+    for (uint32_t i = 0; i < LEDGER_STEPS_MAX + 1; i++) {
+        store_u32(each, i);
+        step.step = bytes_of(each, sizeof each);
+        assert_int_equal(ledger_load(l, &step, 100), i < LEDGER_STEPS_MAX ? OK : ERR_MALFORMED);
+    }
+    struct ledger_numbers now;
+    ledger_numbers(l, &now);
+    assert_int_equal(now.keys, 1);
+    assert_int_equal(now.steps, LEDGER_STEPS_MAX);
+    ledger_close(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_what_a_plain_model_is),
         cmocka_unit_test(a_full_one_refuses_new_keys_until_some_are_over),
         cmocka_unit_test(a_damaged_snapshot_is_told_at_every_byte),
+        cmocka_unit_test(entries_that_cannot_be_count_for_nothing),
     };
     return cmocka_run_group_tests_name("ledger/ledger", tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ class Worker:
 class World:
     def __init__(self, seed, disk):
         self.dice, self.disk, self.number, self.now = random.Random(seed), disk, 0, 0
-        self.ahead, self.old_results = 0, False
+        self.ahead, self.old_results, self.lives = 0, False, 0
         self.daemon = daemons.Daemon(start=False, env=disk.env)
         self.keys = [Key("%d-%d" % (seed, i)) for i in range(8)]
         self.spare = 1000
@@ -109,6 +109,7 @@ class World:
         self.daemon.settings = {"flushDiskType": self.dice.choice(["SYNC_FLUSH", "ASYNC_FLUSH"]), "mappedFileSizeCommitLog": 1 << 20,
                                 "deleteWhen": ";".join("%02d" % hour for hour in range(24))}
         self.daemon.start()
+        self.lives += 1
         self.client = r.Client(self.daemon.broker, timeout=20)
         self.now = 0  # the time of another life is another time, but for what stands in the log
 
@@ -319,11 +320,12 @@ def round_(seed, disk):
         for _ in range(STEPS):
             world.dice.choices([step for _, step in steps], [weight for weight, _ in steps])[0]()
         world.end()
-        done = sum(1 for key in world.keys if key.done)
+        print("# LEDGER_SEED=%d: %d requests on %d keys, %d lives, %s" % (
+            seed, world.number, len(world.keys), world.lives,
+            "a snapshot" if os.path.exists(os.path.join(world.daemon.folder, "config", "onceLedger")) else "no snapshot"), flush=True)
     finally:
         world.close()
     tap.unwatch(world.daemon)
-    return done
 
 
 @tap.test("clients, brokers, clocks and disks fail at any step: the three laws hold")
@@ -331,7 +333,7 @@ def _():
     rounds, seed = int(os.environ.get("LEDGER_ROUNDS", 5)), int(os.environ.get("LEDGER_SEED", time.time_ns() % 1000000))
     with fulldisk.FullDisk() as disk:
         for i in range(rounds):
-            print("# LEDGER_SEED=%d" % (seed + i), flush=True)
+            print("# LEDGER_SEED=%d …" % (seed + i), flush=True)
             round_(seed + i, disk)
 
 
