@@ -55,6 +55,7 @@ class Worker:
         self.claimer = l.Claimer(self.world.daemon.broker, "g", self.number)
         if self.stays:
             self.claimer.present()
+            self.claimer.client.request(l.LEDGER, self.claimer.fields(), l.body([]))  # behind it: it has arrived
 
     def token(self):
         self.last += 1
