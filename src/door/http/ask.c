@@ -18,6 +18,17 @@
 
 /* ---- asking ---- */
 
+/* Empty if there is none. What is more than a text is not dropped in silence. */
+static enum err member_read(const struct json *doc, const char *name, struct bytes *out,
+                            struct fault *why)
+{
+    const struct json *node = json_member(doc, name);
+    *out = json_text(node, (struct bytes){0});
+    if (node && (node->type == JSON_ARRAY || node->type == JSON_OBJECT))
+        return fault_set(why, ERR_INVALID, "%s: a text", name);
+    return OK;
+}
+
 static enum err token_read(const struct json *doc, uint64_t *out, struct fault *why)
 {
     struct bytes text = json_text(json_member(doc, "token"), (struct bytes){0});
@@ -49,8 +60,12 @@ static enum err time_read(const struct json *doc, const char *name, int64_t fall
 static enum err result_read(const struct json *doc, struct arena *arena, struct bytes *out,
                             struct fault *why)
 {
-    struct bytes coded = json_text(json_member(doc, "result64"), (struct bytes){0});
-    *out = json_text(json_member(doc, "result"), (struct bytes){0});
+    struct bytes coded;
+    enum err err = member_read(doc, "result64", &coded, why);
+    if (!err)
+        err = member_read(doc, "result", out, why);
+    if (err)
+        return err;
     if (coded.len > 0) {
         uint8_t *plain = arena_alloc(arena, coded.len);
         size_t n;
@@ -68,7 +83,10 @@ static enum err result_read(const struct json *doc, struct arena *arena, struct 
 static enum err text_read(const struct json *doc, const char *name, struct arena *arena,
                           const char **out, struct fault *why)
 {
-    struct bytes text = json_text(json_member(doc, name), (struct bytes){0});
+    struct bytes text;
+    enum err err = member_read(doc, name, &text, why);
+    if (err)
+        return err;
     if (text.len > LEDGER_TEXT_MAX)
         return fault_set(why, ERR_TOO_BIG, "%s: at most %d bytes", name, LEDGER_TEXT_MAX);
     char *copy = arena_alloc(arena, text.len + 1); /* all zero */
@@ -81,11 +99,12 @@ static enum err text_read(const struct json *doc, const char *name, struct arena
 }
 
 /* The same for the same text, and for a message's body the same as libonce's. */
-static uint64_t fingerprint_of(const struct json *doc)
+static enum err fingerprint_read(const struct json *doc, uint64_t *out, struct fault *why)
 {
-    const struct json *node = json_member(doc, "fingerprint");
-    struct bytes text = json_text(node, (struct bytes){0});
-    return node && text.len > 0 ? key_fingerprint(text.at, text.len) : 0;
+    struct bytes text;
+    enum err err = member_read(doc, "fingerprint", &text, why);
+    *out = text.len > 0 ? key_fingerprint(text.at, text.len) : 0;
+    return err;
 }
 
 static enum err op_make(int kind, struct bytes scope, struct bytes key, const struct json *doc,
@@ -100,10 +119,11 @@ static enum err op_make(int kind, struct bytes scope, struct bytes key, const st
     key_name(key, name, ONCE_NAME_MAX + 1);
     *op = (struct op){.kind = (enum op_kind)kind,
                       .name = name,
-                      .fingerprint = fingerprint_of(doc),
                       .forget = json_bool(json_member(doc, "forget"), false)};
     key_id(scope, key, op->id);
     enum err err = time_read(doc, "expiry_ms", EXPIRY_MS, 1, EXPIRY_MAX_MS, &op->expiry_ms, why);
+    if (!err)
+        err = fingerprint_read(doc, &op->fingerprint, why);
     if (!err)
         err = text_read(doc, "topic", arena, &op->topic, why);
     if (!err)
