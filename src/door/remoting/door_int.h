@@ -42,6 +42,9 @@ struct door {
     struct log_limit bad_input, not_stored, busy, ends_refused;
 };
 
+struct request;
+typedef void handler(struct door *door, struct request *rq);
+
 /* A connection and what the protocol knows about it. Counted, because services on other threads
  * keep it in their tables; the connection in it is touched on the home loop only. */
 struct session {
@@ -51,6 +54,8 @@ struct session {
     struct seat *seat;
     struct loop *home;
     struct conn *conn;   /* NULL once closed */
+    int32_t code;        /* of its last request; 0: none yet … */
+    handler *fn;         /* … and its handler, or NULL */
     struct list parked;  /* pulls of this session that wait */
     struct list pops;    /* pops, too */
     struct list present; /* requests that say that an instance is there */
@@ -82,8 +87,6 @@ struct request {
     struct bytes body;
     struct arena *arena;
 };
-
-typedef void handler(struct door *door, struct request *rq);
 
 /* Which handler a code has on a side; NULL: none. */
 handler *table_find(enum door_side side, int32_t code);

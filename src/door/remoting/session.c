@@ -124,6 +124,16 @@ static void flush_noted(struct session *session)
     ends_flush(session->door, session->seat);
 }
 
+/* Most requests of a connection are like the one before. No request has the code 0. */
+static handler *handler_for(struct session *session, int32_t code)
+{
+    if (session->code != code || code == 0) {
+        session->code = code;
+        session->fn = table_find(session->side, code);
+    }
+    return session->fn;
+}
+
 /* Handles one whole frame; `again`: it was held up on purpose. False: the connection is done with.
  */
 static bool session_frame(struct session *session, const struct frame *frame, bool again)
@@ -161,7 +171,7 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
     if (session->door->chaos && session->side == SIDE_BROKER &&
         chaos_meets(session->door->chaos, &rq, &head, again ? NULL : frame))
         return conn_is_open(session->conn);
-    handler *fn = table_find(session->side, head.code);
+    handler *fn = handler_for(session, head.code);
     if (fn != ack_message)
         acks_flush(session->door, seat);
     if (fn != once_ledger)
