@@ -311,6 +311,64 @@ static void no_arrival_is_missed_between_looking_and_waiting(void **state)
     assert_int_equal(rig->broker->n_holds, 0);
 }
 
+/* ---- what was answered can be read ---- */
+
+struct answers {
+    struct rig *rig;
+    struct queue *queue;
+    _Atomic int64_t answered; /* the offset of the last message whose producer knows of it */
+    atomic_int unseen;
+};
+
+/* As the door does it: the answer first, then the dispatch. */
+static void *answers_produce(void *arg)
+{
+    struct answers *a = arg;
+    for (int i = 0; i < MESSAGES; i++) {
+        struct produce r = rig_message("T", "x");
+        if (rig_produce(a->rig, &r) != OK)
+            abort();
+        atomic_store(&a->answered, r.queue_offset);
+        broker_dispatch_turn(a->rig->broker);
+    }
+    return NULL;
+}
+
+static void *answers_ask(void *arg)
+{
+    struct answers *a = arg;
+    for (int64_t known = -1; known < MESSAGES - 1;) {
+        known = atomic_load(&a->answered);
+        broker_catch_up(a->rig->broker);
+        if (queue_max(a->queue) <= known)
+            atomic_fetch_add(&a->unseen, 1);
+    }
+    return NULL;
+}
+
+static void what_was_answered_is_there_for_whoever_asks_next(void **state)
+{
+    struct rig *rig = *state;
+    rig_topic_put(rig, "T", 1, PERM_READ | PERM_WRITE);
+    struct answers a = {.rig = rig, .queue = store_queue(rig->store, BYTES("T"), 0)};
+    assert_non_null(a.queue);
+    atomic_store(&a.answered, -1);
+    struct produce first = rig_message("T", "x");
+    assert_int_equal(rig_produce(rig, &first), OK);
+    assert_int_equal(queue_max(a.queue), 0); /* nobody dispatches by itself */
+    broker_catch_up(rig->broker);
+    assert_int_equal(queue_max(a.queue), 1);
+
+    pthread_t producer, askers[READERS];
+    assert_int_equal(pthread_create(&producer, NULL, answers_produce, &a), 0);
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(pthread_create(&askers[i], NULL, answers_ask, &a), 0);
+    assert_int_equal(pthread_join(producer, NULL), 0);
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(pthread_join(askers[i], NULL), 0);
+    assert_int_equal(a.unseen, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +382,7 @@ int main(void)
         rig_test(only_so_many_may_wait),
         rig_test(the_wait_is_short_where_long_polling_is_off_and_never_endless),
         rig_test(no_arrival_is_missed_between_looking_and_waiting),
+        rig_test(what_was_answered_is_there_for_whoever_asks_next),
     };
     return cmocka_run_group_tests_name("broker/hold", tests, NULL, NULL);
 }
