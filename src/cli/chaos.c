@@ -21,13 +21,12 @@ static const struct opt options[] = {
     {"drop-acks", OPT_TEXT, "SHARE", "of commits and acknowledgements: forgotten"},
     {"drop-responses", OPT_TEXT, "SHARE", "of the sends: stored and not answered"},
     {"delay", OPT_TEXT, "RANGE", "of requests: 0..50ms"},
-    {"kill-connections", OPT_TEXT, "RATE", "6/min"},
+    {"kill-connections", OPT_TEXT, "RATE", "connections that are closed: 6/min"},
     {"rebalance", OPT_TEXT, "RATE", "a member comes and goes, so queues move: 6/min"},
     {"clock-jump", OPT_DURATION, "TIME", "put the virtual clock forward by this much"},
     {"jumps", OPT_NUMBER, "N", "so many times in the run; 1"},
     {"duration", OPT_DURATION, "TIME", "how long faults are made; 5s", .letter = 'd'},
-    {"send", OPT_NUMBER, "N", "send so many messages meanwhile, each with a key of its own",
-     .letter = 'n'},
+    {"send", OPT_NUMBER, "N", "send so many messages meanwhile, each with a key of its own"},
     {"prefix", OPT_TEXT, "TEXT", "of their keys; chaos-SEED-"},
     {"verify", OPT_TEXT, "SQL",
      "gives each key with the number of its effects, or how many there "
@@ -46,32 +45,32 @@ static const struct column example_columns[] = {
 };
 
 static const struct column columns[] = {
-    {"verdict", COLUMN_STATE, "VERDICT",
+    {"verdict", COLUMN_STATE, "Verdict",
      "ok: each key that was sent took effect once; bad; null: nobody was asked"},
-    {"topic", COLUMN_TEXT, "TOPIC", "the topic", .optional = true},
-    {"group", COLUMN_TEXT, "GROUP", "the group", .optional = true},
-    {"seed", COLUMN_NUMBER, "SEED", "for the same again"},
-    {"twice", COLUMN_NUMBER, "STORED TWICE", "messages that got a second copy at once"},
-    {"twice_later", COLUMN_NUMBER, "TWICE, LATER", "messages that got a second copy later"},
-    {"dropped_acks", COLUMN_NUMBER, "DROPPED ACKS", "acknowledgements that were forgotten"},
-    {"dropped_responses", COLUMN_NUMBER, "DROPPED ANSWERS", "sends that were not answered"},
-    {"delayed", COLUMN_NUMBER, "DELAYED", "requests that were held up"},
-    {"kills", COLUMN_NUMBER, "KILLED", "connections"},
-    {"rebalances", COLUMN_NUMBER, "REBALANCES", "members that came and went"},
-    {"advanced", COLUMN_DURATION, "CLOCK AHEAD", "by how much the clock was put forward"},
-    {"left_out", COLUMN_NUMBER, "LEFT OUT", "faults that could not be made"},
-    {"sent", COLUMN_NUMBER, "SENT", "different keys that were stored meanwhile", .optional = true},
-    {"records", COLUMN_NUMBER, "RECORDS", "messages in the topic that have them: with all copies",
+    {"topic", COLUMN_TEXT, "Topic", "the topic", .optional = true},
+    {"group", COLUMN_TEXT, "Group", "the group", .optional = true},
+    {"seed", COLUMN_NUMBER, "Seed", "for the same again"},
+    {"twice", COLUMN_NUMBER, "Stored twice", "messages that got a second copy at once"},
+    {"twice_later", COLUMN_NUMBER, "Twice, later", "messages that got a second copy later"},
+    {"dropped_acks", COLUMN_NUMBER, "Dropped acks", "acknowledgements that were forgotten"},
+    {"dropped_responses", COLUMN_NUMBER, "Dropped answers", "sends that were not answered"},
+    {"delayed", COLUMN_NUMBER, "Delayed", "requests that were held up"},
+    {"kills", COLUMN_NUMBER, "Killed", "connections"},
+    {"rebalances", COLUMN_NUMBER, "Rebalances", "members that came and went"},
+    {"advanced", COLUMN_DURATION, "Clock ahead", "by how much the clock was put forward"},
+    {"left_out", COLUMN_NUMBER, "Left out", "faults that could not be made"},
+    {"sent", COLUMN_NUMBER, "Sent", "different keys that were stored meanwhile", .optional = true},
+    {"records", COLUMN_NUMBER, "Records", "messages in the topic that have them: with all copies",
      .optional = true},
-    {"consumed", COLUMN_BOOL, "CONSUMED", "the group has no lag any more", .optional = true},
-    {"effects_once", COLUMN_NUMBER, "ONCE", "keys that took effect once", .optional = true},
-    {"effects_twice", COLUMN_NUMBER, "MORE THAN ONCE", "keys that took effect more often",
+    {"consumed", COLUMN_BOOL, "Consumed", "the group has no lag any more", .optional = true},
+    {"effects_once", COLUMN_NUMBER, "Once", "keys that took effect once", .optional = true},
+    {"effects_twice", COLUMN_NUMBER, "More than once", "keys that took effect more often",
      .optional = true},
-    {"effects_never", COLUMN_NUMBER, "NEVER", "keys that did not take effect", .optional = true},
-    {"effects_others", COLUMN_NUMBER, "OTHER KEYS", "effects of keys that were not sent now",
+    {"effects_never", COLUMN_NUMBER, "Never", "keys that did not take effect", .optional = true},
+    {"effects_others", COLUMN_NUMBER, "Other keys", "effects of keys that were not sent now",
      .optional = true},
-    {"took", COLUMN_DURATION, "TOOK", "the whole run"},
-    {"examples", COLUMN_LIST, "EXAMPLES", "keys that took effect more than once, or never",
+    {"took", COLUMN_DURATION, "Took", "the whole run"},
+    {"examples", COLUMN_LIST, "Examples", "keys that took effect more than once, or never",
      .of = example_columns, .optional = true},
     {NULL},
 };
@@ -195,8 +194,9 @@ static int lag_look(struct chaos_run *run, int64_t *lag)
         return STATUS_OK;
     admin_round_begin(run->cli, &round);
     int status = admin_consume_stats(run->cli, &run->brokers, &run->wishes.group, 1, NULL, &stats);
-    if (!status)
-        *lag = stats[0].lag;
+    bool unread = !status && stats[0].n == 0 && run->wishes.send > 0;
+    if (!status) /* who has read nothing has no lag, and is not through all the same */
+        *lag = unread ? run->wishes.send : stats[0].lag;
     admin_round_end(run->cli, &round);
     return status;
 }

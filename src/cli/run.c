@@ -36,7 +36,7 @@ static const struct column run_columns[] = {
 };
 
 static const struct opt run_options[] = {
-    {"topic", OPT_TEXT, "TOPIC", "what to consume; may be repeated", .many = true},
+    {"topic", OPT_TEXT, "TOPIC", "what to consume", .many = true},
     {"group", OPT_TEXT, "GROUP", "the consumer group", .letter = 'g'},
     {"filter", OPT_TEXT, "TAGS", "only these tags: A || B"},
     {"filter-sql", OPT_TEXT, "EXPRESSION", "only messages whose properties fulfil it (SQL92)"},
@@ -363,7 +363,8 @@ static int tend(struct cli *cli, struct sidecar *sidecar, struct notes *notes)
             cli_wait(cli, LOOK_MS); /* a stop ends it */
     sidecar_stop(sidecar);
     if (cli_stopped(cli))
-        on_log(notes, SIDECAR_WARN, "stopping: what runs is waited for; a second signal is not");
+        on_log(notes, SIDECAR_WARN,
+               "stopping: what runs is waited for; a second signal ends it at once");
     if (out_broken(cli))
         notes_loosen(notes);
     if (pthread_create(&thread, NULL, close_run, &closing) == 0) {
