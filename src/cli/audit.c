@@ -69,9 +69,10 @@ static const struct column columns[] = {
     {"bad_records", COLUMN_NUMBER, NULL, "records of the ledger that cannot be read"},
     {"topics", COLUMN_LIST, "Topics", "that have messages", topic_columns},
     {"groups", COLUMN_LIST, "Groups", "that the ledger knows", group_columns},
-    {"copies", COLUMN_LIST, "Copies", "examples: two of each message that was sent twice",
-     copy_columns},
-    {"doubts", COLUMN_LIST, "Doubts", "examples of keys that are unsure", doubt_columns},
+    {"copies", COLUMN_LIST, "Examples of copies",
+     "examples: two of each message that was sent twice", copy_columns},
+    {"doubts", COLUMN_LIST, "Examples of doubts", "examples of keys that are unsure",
+     doubt_columns},
     {NULL},
 };
 

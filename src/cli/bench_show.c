@@ -215,6 +215,11 @@ static void put_left(struct bench *b, const struct load_result *r, bool deleted)
     struct cli *cli = b->cli;
     if (b->load.kind == LOAD_ONCE && strncmp(b->load.once->store, "memory:", 7) == 0)
         put_text(cli, "left_behind", "nothing");
+    else if (b->load.kind == LOAD_ONCE && strncmp(b->load.once->store, "broker:", 7) == 0)
+        put_format(cli, "left_behind",
+                   "%" PRIu64 " marks of group " BENCH_GROUP
+                   " in the broker's ledger, which expire after ten minutes",
+                   r->stored);
     else if (b->load.kind == LOAD_ONCE)
         put_format(cli, "left_behind",
                    "%" PRIu64 " marks of group " BENCH_GROUP " in the tables or keys " BENCH_TABLE

@@ -22,7 +22,7 @@ static const struct column message_columns[] = {
 };
 
 static const struct column answer_columns[] = {
-    {"id", COLUMN_TEXT, NULL, "the message"},
+    {"id", COLUMN_TEXT, "MESSAGE", "the message"},
     {"group", COLUMN_TEXT, "GROUP", "a group that reads its topic; null: there is none"},
     {"state", COLUMN_TEXT, "STATE",
      "done; suppressed; refused; running; abandoned; failed; unsure; forgotten; dead letter; "
@@ -376,6 +376,8 @@ static int why_run(struct cli *cli)
 {
     const char *subject = arg_at(cli, 0), *topic = arg_text(cli, "topic", NULL);
     struct why w = {.cli = cli};
+    if (!subject[0])
+        return cli_fail(cli, STATUS_USAGE, NULL, "an id or key is needed, and this one is empty");
     cli_catch_stop(cli);
     int status = admin_cluster(cli, &w.cluster);
     if (!admin_none(status) && !arg_has(cli, "key"))

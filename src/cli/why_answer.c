@@ -270,7 +270,7 @@ static struct answer plain_answer(struct why *w, const struct story *story,
     const struct omq_delivery *d = story->copies[0].message;
     const char *because = "";
     if (strcmp(s->state, "consumed") == 0)
-        because = "the group's offset is behind it; what came of it nobody has written down (a "
+        because = "the group's offset is past it; what came of it nobody has written down (a "
                   "consumer with store broker: does)";
     else if (strcmp(s->state, "not yet consumed") == 0)
         because =
