@@ -124,7 +124,7 @@ static enum err born_again(struct broker *b, const char *reason, struct fault *w
     char text[256];
     snprintf(text, sizeof text,
              "the once ledger may have lost marks that clients were told of: %s. What is left "
-             "counts, and each client is told once (ERR_STALE)",
+             "counts; consumers stop until they are told to go on, or are started anew",
              reason);
     note_add(b, text);
     b->ledger->birth = ledger_birth_make(b);

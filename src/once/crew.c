@@ -125,7 +125,7 @@ void crew_set_stale(struct crew *crew)
     crew->with.log(
         crew->with.log_user, ONCE_ERROR,
         "the store was emptied: what was done before is forgotten, so nothing runs until "
-        "once_accept_wiped is called");
+        "once_accept_wiped is called, or the program is started anew");
 }
 
 /* ---- the row ---- */

@@ -76,7 +76,8 @@ int once_fail_store(struct once_error *why, enum err err, const struct fault *fa
     if (err == ERR_STALE)
         return once_fail(why, ONCE_WIPED,
                          "the store was emptied since it was opened, so what was done before is "
-                         "forgotten; once_accept_wiped goes on all the same");
+                         "forgotten; once_accept_wiped, or a new start of the program, goes on all "
+                         "the same");
     const char *text = fault && fault->text[0] ? fault->text : err_text(err);
     return once_fail(why, once_code_of(err), "%s", text);
 }
