@@ -56,6 +56,7 @@ struct exchange {
 
 static enum MHD_Result answer_send(struct exchange *x)
 {
+    buf_add_u8(&x->answer, '\n'); /* for people with curl */
     struct MHD_Response *r =
         MHD_create_response_from_buffer(x->answer.len, x->answer.at, MHD_RESPMEM_MUST_COPY);
     if (!r)
