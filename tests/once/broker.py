@@ -132,6 +132,10 @@ def _():
     with tap.watch(daemon.Daemon(settings={"onceLedgerEnable": "false"})) as off, Hand() as hand:
         said = hand.open(url(servers=off.names))
         tap.check(said.startswith("ERR_UNSUPPORTED") and "onceLedgerEnable" in said and "name another store" in said, said)
+        subprocess.run([os.environ["ONCEMQ"], "--names", off.names, "topic", "create", "T"], check=True, capture_output=True, timeout=60)
+        done = subprocess.run([os.environ["ONCEMQ"], "--names", off.names, "run", "--topic", "T", "--group", "g", "--exec", "true"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        tap.check(done.returncode == 2 and "name another store" in done.stderr, "oncemq run: %d %s" % (done.returncode, done.stderr))
     with fake.Fake(lambda _: fake.reply(NOT_SUPPORTED)) as old, Hand() as hand:
         said = hand.open(url(servers=names_of(old=old.address).address))
         tap.check(said.startswith("ERR_UNSUPPORTED broker old at %s keeps no ledger" % old.address), said)

@@ -136,6 +136,15 @@ def _():
     tap.equal(after.close()["duplicates"], 1, "suppressed")
 
 
+if stage.KIND == "broker":
+    @tap.test("without a store on a broker without a ledger: not opened, and told what to do")
+    def _():
+        scene = Scene(onceLedgerEnable="false")
+        consumer = tap.watch(plays.Consumer(scene.daemon, scene.group, scene.topic, "lease", scene.file))
+        tap.equal(consumer.child.wait(60), 1, "status")
+        tap.check(any("keeps no ledger" in line and "name another store" in line for line in consumer.tail()), consumer.tail())
+
+
 @tap.test("pop: copies are suppressed as well")
 def _():
     scene = Scene()
