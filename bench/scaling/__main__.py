@@ -13,6 +13,7 @@ from harness import process  # noqa: E402
 from scaling import count, report, sizes, subject  # noqa: E402
 
 OUT = os.path.join(HERE, "..", "report")
+AFTERMATH_S = 12  # new files are made, and statistics have had their first tick
 IDLE_S = 31  # the broker tells the name server about its topics every 30 s
 
 
@@ -40,7 +41,7 @@ def subjects_of(dimension):
 
 def idle_of(made):
     """All at once: none of them does anything."""
-    time.sleep(subject.SETTLE_S)
+    time.sleep(AFTERMATH_S)
     before = [one.cpu_ns() for one in made]
     begin = time.monotonic()
     time.sleep(IDLE_S)

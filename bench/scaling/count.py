@@ -2,7 +2,8 @@
 
 A daemon grows to its size as it is, stops, and starts again below callgrind on the same folder: the way there would take hours below
 it. Only while a turn runs are instructions counted. With one io thread, so that no order of threads changes anything. All takes
-some twenty times as long as usual, so what happens by the clock happens twenty times more rarely, too.
+some twenty times as long as usual, so what happens by the clock happens twenty times more rarely, too; and there is no name server
+that would be told of all topics in the middle of a turn.
 """
 
 import os
@@ -16,8 +17,8 @@ from scaling import sizes, subject
 
 TURNS = {"send": 20000, "pull": 5000, "seek": 5000, "time": 10000}
 ONE_THREAD = ("--io-threads", "1")
-STRETCHED = {"flushIntervalCommitLog": 10000, "flushIntervalConsumeQueue": 20000, "flushConsumerOffsetInterval": 100000,
-             "registerNameServerPeriod": 60000}
+STRETCHED = {"flushIntervalCommitLog": 10000, "flushIntervalConsumeQueue": 20000, "flushConsumerOffsetInterval": 100000}
+TRIES = 3
 TOLD = 6  # functions that grew most
 
 
@@ -37,7 +38,7 @@ class Counted:
                          "%s \"$@\"\n" % (self.folder, os.environ["ONCEMQD"]))
         os.chmod(self.program, 0o755)
         self.subject = subject.Subject(size, load, {**STRETCHED, **(settings or {})}, ONE_THREAD, self.program, folder,
-                                       ready_timeout=300)
+                                       ready_timeout=300, roles="broker")
         self.subject.connect()
         self.lines = load.get("topics", 1) * load.get("queues", 8)
         self.dumps = 0
@@ -47,9 +48,13 @@ class Counted:
                        stderr=subprocess.DEVNULL, timeout=120)
 
     def turn(self, verb):
-        """{function: instructions of its own for each request}, with their sum under ''."""
+        """{function: instructions of its own for each request}, with their sum under ''. The best of some: a table that is written by
+        the clock may fall into one."""
+        self.subject.turn(verb, max(TURNS[verb] // 4, self.lines))  # whatever happens only the first time has happened
+        return min((self.once(verb) for _ in range(TRIES)), key=lambda found: found[""])
+
+    def once(self, verb):
         count = TURNS[verb]
-        self.subject.turn(verb, max(count // 4, self.lines))  # whatever happens only the first time has happened
         self.control("-i", "on")
         self.control("-z")
         self.subject.turn(verb, count)

@@ -19,10 +19,11 @@ SETTLE_S = 1.3  # what is put off for a second has happened then
 
 
 class Subject:
-    def __init__(self, size, load, settings=None, args=(), binary=None, folder=None, ready_timeout=60.0):
+    def __init__(self, size, load, settings=None, args=(), binary=None, folder=None, ready_timeout=60.0,
+                 roles=None):
         self.size, self.load = size, dict(load)
         self.daemon = daemons.Daemon(binary=binary, settings={**SETTINGS, **(settings or {})}, args=args, folder=folder,
-                                     ready_timeout=ready_timeout)
+                                     ready_timeout=ready_timeout, roles=roles)
         self.generator = None
 
     def connect(self):
