@@ -43,7 +43,7 @@ tasks | send CouponTasks
 finish coupons "$coupons" "$names" "$ledger" "$store"
 say "Since then $(awk '/copies had no effect/ { sum += $9 } END { print sum }' "$log") copies had no effect."
 
-say "What is in the ledger:"
+say "What was handed out:"
 check "coupons handed out" "$(count "$ledger" user)" 60
 check "different coupons among them" "$(sort -u "$ledger" | grep -c user)" 60
 check "users with a coupon of task12345" "$(count "$ledger" '^coupon_task_execute:idempotent:task12345 ')" 5

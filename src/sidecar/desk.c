@@ -377,8 +377,8 @@ static void fate_of_answer(const struct once_answer *answer, struct fate *fate)
         fate_set(fate, SIDECAR_ALREADY, 0, "%s", once_cause_text(answer->cause));
         break;
     case ONCE_LATER:
-        fate_set(fate, SIDECAR_LATER, answer->wait_ms, "%s: %s", once_cause_text(answer->cause),
-                 answer->why.text);
+        fate_set(fate, SIDECAR_LATER, answer->wait_ms, "%s%s%s", once_cause_text(answer->cause),
+                 answer->why.text[0] ? ": " : "", answer->why.text);
         break;
     default:
         fate_set(fate, SIDECAR_FAILED, 0, "%s", answer->why.text);
