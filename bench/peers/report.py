@@ -104,8 +104,9 @@ class Report:
         if not found or not ended:
             return
         about = self.book.about
-        lines = ["", "Run of %s, %d rounds, %s cores of %s, load average before it %s:" % (
-            about["date"], about["rounds"], about["cores"], about["processor"], about["load_before"]), ""]
+        lines = ["", "Run of %s, %d rounds, %s cores of %s, load average before it %s%s:" % (
+            about["date"], about["rounds"], about["cores"], about["processor"], about["load_before"],
+            "; others worked on the machine, so rates and tails mean little" if about.get("busy") else ""), ""]
         lines += self.target_table() + [line.replace("## ", "### ") for line in self.behind()]
         with open(path, "w") as out:
             out.write(before + MARK_BEGIN + "\n".join(lines) + MARK_END + after)
