@@ -25,7 +25,7 @@ enum err ledger_open(const struct ledger_options *options, struct ledger **out)
     if (!l)
         return ERR_NO_MEMORY;
     for (size_t i = 0; i < ROWS_SHARDS; i++)
-        rows_init(&l->shard[i]);
+        rows_init(&l->shard[i], options->seed);
     map_init(&l->steps, options->seed);
     map_init(&l->instances, options->seed + 1);
     list_init(&l->ended);

@@ -534,6 +534,24 @@ static void entries_that_cannot_be_count_for_nothing(void **state)
     ledger_close(l);
 }
 
+/* Else each would be looked for behind all others: minutes instead of a moment. */
+static void ids_that_were_chosen_to_collide_do_not(void **state)
+{
+    (void)state;
+    struct ledger *l;
+    struct ledger_options options = {UINT32_MAX, GRACE, dice_seed_from_os()};
+    assert_int_equal(ledger_open(&options, &l), OK);
+    struct ledger_entry e = {.event = EVENT_DONE, .state = ONCE_CONSUMED, .until_ms = INT64_MAX};
+    for (uint32_t i = 0; i < 200000; i++) {
+        store_u32(e.id + 12, i);
+        assert_int_equal(ledger_load(l, &e, 0), OK);
+    }
+    struct ledger_numbers now;
+    ledger_numbers(l, &now);
+    assert_int_equal(now.keys, 200000);
+    ledger_close(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -541,6 +559,7 @@ int main(void)
         cmocka_unit_test(a_full_one_refuses_new_keys_until_some_are_over),
         cmocka_unit_test(a_damaged_snapshot_is_told_at_every_byte),
         cmocka_unit_test(entries_that_cannot_be_count_for_nothing),
+        cmocka_unit_test(ids_that_were_chosen_to_collide_do_not),
     };
     return cmocka_run_group_tests_name("ledger/ledger", tests, NULL, NULL);
 }

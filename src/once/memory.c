@@ -265,7 +265,7 @@ static enum err memory_open(const struct store_settings *settings, struct store 
     store->ahead_ms = clock_ms(store->clock) - (int64_t)(clock_ns(store->clock) / NS_PER_MS);
     uint64_t seed = dice_seed_from_os();
     for (size_t i = 0; i < ROWS_SHARDS; i++) {
-        rows_init(&store->shard[i].rows);
+        rows_init(&store->shard[i].rows, seed);
         map_init(&store->shard[i].steps, seed);
         invariant(pthread_mutex_init(&store->shard[i].key, NULL) == 0);
     }

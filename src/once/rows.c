@@ -2,6 +2,7 @@
 #include "once/rows.h"
 
 #include "base/bytes.h"
+#include "base/map.h"
 #include "once.h"
 
 #include <stdlib.h>
@@ -9,9 +10,9 @@
 #define NONE      UINT32_MAX
 #define SLOTS_FEW 16
 
-void rows_init(struct rows *rows)
+void rows_init(struct rows *rows, uint64_t seed)
 {
-    *rows = (struct rows){.free = NONE};
+    *rows = (struct rows){.free = NONE, .seed = seed};
 }
 
 void rows_clear(struct rows *rows)
@@ -20,18 +21,18 @@ void rows_clear(struct rows *rows)
         free(rows->page[p]);
     free(rows->page);
     free(rows->slot);
-    rows_init(rows);
+    rows_init(rows, rows->seed);
 }
 
-static uint32_t tag_of(const uint8_t *id)
+static uint32_t tag_of(const struct rows *rows, const uint8_t *id)
 {
-    return load_u32(id + 4);
+    return (uint32_t)bytes_hash(bytes_of(id, ROWS_ID_SIZE), rows->seed);
 }
 
 /* The slot of this id, or the free one where the search for it ends: some always are. */
 static struct rows_slot *slot_find(const struct rows *rows, const uint8_t *id)
 {
-    uint32_t mask = rows->n_slots - 1, tag = tag_of(id), i = tag & mask;
+    uint32_t mask = rows->n_slots - 1, tag = tag_of(rows, id), i = tag & mask;
     for (; rows->slot[i].number != NONE; i = (i + 1) & mask) {
         if (rows->slot[i].tag == tag &&
             memcmp(rows_at(rows, rows->slot[i].number)->id, id, ROWS_ID_SIZE) == 0)
@@ -117,7 +118,7 @@ struct row *rows_add(struct rows *rows, const uint8_t *id)
     *row = (struct row){.state = ONCE_ABSENT};
     memcpy(row->id, id, ROWS_ID_SIZE);
     __builtin_prefetch(row + 1, 1); /* probably the next one to be written */
-    *slot_find(rows, id) = (struct rows_slot){tag_of(id), number};
+    *slot_find(rows, id) = (struct rows_slot){tag_of(rows, id), number};
     rows->n++;
     return row;
 }

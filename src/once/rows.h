@@ -3,7 +3,9 @@
  * A table is an array of slots with a tag and the number of a row, and the rows in pages beside it,
  * which never move. A row stands at the slot of its tag or behind it (linear probing, at most three
  * quarters full), and moves up when a place before it becomes free. Growing goes by the tags alone.
- * A row has 64 bytes, of the id 16: ids are SHA-256, and half of one is as good here.
+ * A row has 64 bytes, of the id 16: ids are SHA-256, and half of one is as good here. But whoever
+ * asks makes them, so tags are hashes by a seed that nobody knows: ids that were chosen to stand in
+ * one place do not.
  *
  * Whoever has many rows divides them over ROWS_SHARDS tables, by rows_shard: so no moment is long
  * in which one of them grows, and a lock may be had for each.
@@ -47,9 +49,10 @@ struct rows {
     uint32_t free;    /* first of the free ones below top */
     uint32_t n_pages;
     struct row **page;
+    uint64_t seed;
 };
 
-void rows_init(struct rows *rows);
+void rows_init(struct rows *rows, uint64_t seed);
 void rows_clear(struct rows *rows);
 static inline unsigned rows_shard(const uint8_t *id)
 {
