@@ -112,7 +112,7 @@ class World:
         self.daemon.start()
         self.lives += 1
         self.client = r.Client(self.daemon.broker, timeout=20)
-        self.now = 0  # the time of another life is another time, but for what stands in the log
+        self.time()  # of another life: it may be earlier than what was told
 
     def advance(self, ms):
         self.ahead += ms
@@ -256,13 +256,24 @@ class World:
         for worker in self.workers:
             worker.answers()
 
+    def takes(self):
+        self.spare += 1
+        op = l.Op(l.CLAIM, l.key_id("probe", str(self.spare)), token=1, expiry=1)
+        return self.client.request(l.LEDGER, {"group": "g"}, l.body([op])).code == r.SUCCESS
+
     def full(self):
-        self.disk.fill(99)
-        for _ in range(3):
+        """Nothing is taken, and of the log the last file is left, behind a snapshot."""
+        self.old_results = True
+        self.disk.fill(95)
+        self.advance(11000)  # it looks every ten seconds
+        process.wait_until(lambda: not self.takes(), 20, "the disk is full")
+        for _ in range(5):
             self.ask()
         for worker in self.workers:
             worker.answers()
         self.disk.fill(50)
+        self.advance(11000)
+        process.wait_until(self.takes, 20, "there is space again")
 
     def vanish(self):
         """Who was there and is gone blocks a key for the grace and no longer, whenever its claim would end."""
