@@ -471,6 +471,24 @@ void broker_absent(struct broker *b, uint32_t instance)
     room_leave(&r->room);
 }
 
+/* Consumers are told to come later, so nobody else would notice. */
+static void full_tell(struct broker *b, const struct ledger_numbers *now)
+{
+    struct ledger_room *r = b->ledger;
+    if (now->full == r->full_told)
+        return;
+    char text[256];
+    (void)snprintf(text, sizeof text,
+                   "the once ledger is full: %llu claims were refused since the last look "
+                   "keys=%llu steps=%llu advice=\"raise onceMaxKeys, or shorten the retention of "
+                   "what is done\"",
+                   (unsigned long long)(now->full - r->full_told), (unsigned long long)now->keys,
+                   (unsigned long long)now->steps);
+    r->full_told = now->full;
+    if (b->out && b->out->warn)
+        b->out->warn(b->out->user, text);
+}
+
 void broker_ledger_turn(struct broker *b)
 {
     struct ledger_room *r = b->ledger;
@@ -489,6 +507,7 @@ void broker_ledger_turn(struct broker *b)
         left -= rows;
         room_leave(&r->room);
     }
+    full_tell(b, &now);
 }
 
 void ledger_room_numbers(struct broker *b, struct broker_numbers *out)

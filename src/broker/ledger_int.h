@@ -23,6 +23,7 @@ struct ledger_room {
     uint64_t tail;                /* bytes of records that the snapshot does not know … */
     uint64_t tail_first;          /* … none of which stands before this position */
     struct ledger_saving *saving; /* the keeper's own: ledger_save.c */
+    uint64_t full_told;           /* the keeper's: refusals that the operator knows of */
 };
 
 /* A number that no other ledger has had, not this one's earlier life either. */

@@ -150,6 +150,8 @@ static void doubts_put(struct audit *a)
     struct cli *cli = a->cli;
     list_open(cli, "doubts");
     for (size_t i = 0; i < a->n_doubts; i++) {
+        if (a->doubts[i].group->unsure == 0)
+            continue; /* whoever lost it never had it */
         row_begin(cli);
         put_text(cli, "group", a->doubts[i].group->name);
         put_text(cli, "key", a->doubts[i].key);

@@ -9,7 +9,7 @@
 #define PILE_MEMORY (32u << 20)
 #define PRINT       12                  /* bytes of a fingerprint: none is another's by accident */
 #define MESSAGE     (2 * PRINT + 8 + 4) /* by key, by id, place, lane */
-#define ENTRY       (PRINT + 4 + 1)     /* key, group, event */
+#define ENTRY       (PRINT + 4 + 8 + 1) /* key, group, token, event */
 #define OVERTOOK    (EVENT_LAST + 1)    /* a claim that was another's, whose run never ended */
 
 static int no_memory(struct audit *a)
@@ -202,7 +202,8 @@ static bool entry_see(void *user, const struct ledger_entry *e)
     bool overtook = e->event == EVENT_CLAIMED && e->flags & LEDGER_OVERTOOK;
     memcpy(seen, e->id, PRINT);
     store_u32(seen + PRINT, group->number);
-    seen[PRINT + 4] = overtook ? OVERTOOK : e->event;
+    store_u64(seen + PRINT + 4, e->token);
+    seen[ENTRY - 1] = overtook ? OVERTOOK : e->event;
     if (overtook)
         doubt_note(a, group, e, "taken from a run that never ended");
     else if (e->event == EVENT_LOST)
@@ -277,38 +278,57 @@ static enum err messages_count(struct audit *a, struct fault *why)
 
 /* ---- counting keys ---- */
 
-static void key_end(struct audit *a, const uint8_t *key, const uint64_t events[OVERTOOK + 1])
+/* What is known of one key in one group, and of one of those who claimed it. */
+struct key_story {
+    uint8_t key[ENTRY];
+    uint64_t all[OVERTOOK + 1], token[OVERTOOK + 1];
+    bool open, unsure;
+};
+
+/* Whoever lost what it had claimed and not done; one that never had it proves nothing. */
+static void token_end(struct key_story *k)
 {
-    struct audit_group *group = a->group_list[load_u32(key + PRINT)];
-    uint64_t claims = events[EVENT_CLAIMED] + events[OVERTOOK];
-    uint64_t told = events[EVENT_SUPPRESSED] + events[EVENT_REFUSED];
-    uint64_t tries = events[EVENT_RELEASED] + 1; /* a failure is tried again, on purpose */
+    uint64_t claims = k->token[EVENT_CLAIMED] + k->token[OVERTOOK];
+    k->unsure |= k->token[OVERTOOK] > 0 ||
+                 (k->token[EVENT_LOST] > 0 && claims > 0 && k->token[EVENT_DONE] == 0);
+    for (size_t i = 0; i <= OVERTOOK; i++)
+        k->all[i] += k->token[i];
+    memset(k->token, 0, sizeof k->token);
+}
+
+static void key_end(struct audit *a, struct key_story *k)
+{
+    token_end(k);
+    struct audit_group *group = a->group_list[load_u32(k->key + PRINT)];
+    uint64_t claims = k->all[EVENT_CLAIMED] + k->all[OVERTOOK];
+    uint64_t told = k->all[EVENT_SUPPRESSED] + k->all[EVENT_REFUSED];
+    uint64_t tries = k->all[EVENT_RELEASED] + 1; /* a failure is tried again, on purpose */
     group->keys += claims > 0 || told > 0;
-    group->done += events[EVENT_DONE] > 0;
-    group->suppressed += events[EVENT_SUPPRESSED];
-    group->refused += events[EVENT_REFUSED];
+    group->done += k->all[EVENT_DONE] > 0;
+    group->suppressed += k->all[EVENT_SUPPRESSED];
+    group->refused += k->all[EVENT_REFUSED];
     group->again += claims + told > tries ? claims + told - tries : 0;
-    group->unsure += events[EVENT_LOST] > 0 || events[OVERTOOK] > 0;
+    group->unsure += k->unsure;
 }
 
 static enum err entries_count(struct audit *a, struct fault *why)
 {
-    uint8_t key[ENTRY] = {0};
-    uint64_t events[OVERTOOK + 1] = {0};
-    bool open = false;
+    struct key_story k = {.open = false};
     const uint8_t *seen;
     enum err err = pile_sort(a->entries, why);
     while (!err && !(err = pile_next(a->entries, (const void **)&seen, why)) && seen) {
-        if (open && memcmp(key, seen, PRINT + 4) != 0) {
-            key_end(a, key, events);
-            memset(events, 0, sizeof events);
+        if (k.open && memcmp(k.key, seen, PRINT + 4) != 0) {
+            key_end(a, &k);
+            k = (struct key_story){.open = false};
+        } else if (k.open && memcmp(k.key, seen, ENTRY - 1) != 0) {
+            token_end(&k);
         }
-        memcpy(key, seen, ENTRY);
-        events[seen[PRINT + 4]]++;
-        open = true;
+        memcpy(k.key, seen, ENTRY);
+        k.token[seen[ENTRY - 1]]++;
+        k.open = true;
     }
-    if (!err && open)
-        key_end(a, key, events);
+    if (!err && k.open)
+        key_end(a, &k);
     return err;
 }
 

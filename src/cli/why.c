@@ -328,7 +328,8 @@ static int find_by_key(struct why *w, const char *key, const char *topic)
 {
     struct cli *cli = w->cli;
     struct admin_names topics = {&topic, topic ? 1 : 0}, ids;
-    int status = topic ? STATUS_OK : admin_topics(cli, &topics);
+    struct admin_route route; /* a topic that is not there is said to be so */
+    int status = topic ? admin_route(cli, topic, &route) : admin_topics(cli, &topics);
     for (size_t i = 0; i < topics.n && !admin_none(status) && !cli_stopped(cli); i++)
         if (topic || !admin_topic_is_system(&w->cluster, topics.names[i]))
             status = admin_join(status, key_look(w, topics.names[i], key));

@@ -130,7 +130,7 @@ static const struct ledger_entry *claim_end(const struct why *w, const struct le
     const struct ledger_entry *end = claim;
     for (const struct ledger_entry *e = claim; e < w->entries.at + w->entries.n; e++)
         if (same_key(e, claim) && e->token == claim->token && e->event != EVENT_STEP &&
-            e->event != EVENT_SUPPRESSED)
+            e->event != EVENT_SUPPRESSED && !(end->event == EVENT_DONE && e->event == EVENT_LOST))
             end = e;
     return end;
 }

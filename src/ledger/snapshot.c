@@ -14,7 +14,8 @@
 
 void snapshot_head_write(uint8_t out[SNAPSHOT_HEAD], const struct snapshot_head *head)
 {
-    struct wr w = wr_over(out, SNAPSHOT_HEAD);
+    uint8_t text[SNAPSHOT_HEAD];
+    struct wr w = wr_over(text, sizeof text);
     wr_u64(&w, MAGIC);
     wr_u32(&w, VERSION);
     wr_u32(&w, 0);
@@ -27,6 +28,7 @@ void snapshot_head_write(uint8_t out[SNAPSHOT_HEAD], const struct snapshot_head 
     wr_u32(&w, 0);
     wr_u32(&w, crc32_of(wr_bytes(&w)));
     invariant(!w.full && wr_len(&w) == SNAPSHOT_HEAD);
+    memcpy(out, text, sizeof text);
 }
 
 enum err snapshot_head_read(struct bytes in, struct snapshot_head *out)

@@ -110,10 +110,10 @@ EVENTS = {"claimed": 1, "renewed": 2, "done": 3, "released": 4, "forgotten": 5, 
 OVERTOOK = 2
 
 
-def entry(event, key, group="billing", flags=0):
+def entry(event, key, group="billing", flags=0, token=7):
     def text(value):
         return struct.pack(">H", len(value)) + value.encode() + b"\0"
-    fixed = struct.pack(">BBH32sQqqqQ", EVENTS[event], 1, flags, hashlib.sha256(key.encode()).digest(), 7, 1, 2, 1700000000000, 3)
+    fixed = struct.pack(">BBH32sQqqqQ", EVENTS[event], 1, flags, hashlib.sha256(key.encode()).digest(), token, 1, 2, 1700000000000, 3)
     return fixed + text(group) + text("here@1") + text(key) + text("Orders") + text("") + text("") + struct.pack(">I", 0)
 
 
@@ -145,15 +145,16 @@ def _():
         [entry("claimed", "dup"), entry("done", "dup"), entry("suppressed", "dup"), entry("suppressed", "dup")],
         [entry("claimed", "failed"), entry("released", "failed"), entry("claimed", "failed"), entry("done", "failed")],
         [entry("claimed", "other body"), entry("done", "other body"), entry("refused", "other body")],
-        [entry("claimed", "slow"), entry("claimed", "slow", flags=OVERTOOK), entry("lost", "slow"), entry("done", "slow")],
+        [entry("claimed", "slow"), entry("claimed", "slow", flags=OVERTOOK, token=8), entry("lost", "slow"), entry("done", "slow", token=8)],
+        [entry("claimed", "guessed"), entry("lost", "guessed", token=9), entry("done", "guessed"), entry("lost", "guessed")],  # never had it; has done it
         [entry("claimed", "plain", "shipping"), entry("done", "plain", "shipping")],
     ])
     audit = cluster.json("audit", "--dir", folder)
     billing, shipping = sorted(audit["groups"], key=lambda each: each["group"])
-    tap.equal(billing, {"group": "billing", "keys": 5, "done": 5, "delivered_again": 4, "suppressed": 2, "refused": 1, "unsure": 1})
+    tap.equal(billing, {"group": "billing", "keys": 6, "done": 6, "delivered_again": 4, "suppressed": 2, "refused": 1, "unsure": 1})
     tap.equal(shipping, {"group": "shipping", "keys": 1, "done": 1, "delivered_again": 0, "suppressed": 0, "refused": 0, "unsure": 0})
     tap.equal([audit["state"], audit["delivered_again"], audit["suppressed"], audit["unsure"], audit["bad_records"]], ["warn", 4, 2, 1, 0])
-    tap.equal([each["key"] for each in audit["doubts"]], ["slow", "slow"])
+    tap.equal([each["key"] for each in audit["doubts"]], ["slow", "slow", "guessed", "guessed"])
     shown = cluster.ok("audit", "--dir", folder).out
     tap.check("billing" in shown and "lost while its handler ran" in shown, shown)
 

@@ -142,6 +142,7 @@ def _():
             (413, "GET", "/once/%s/key" % ("s" * 300), None, None),
             (400, "PUT", "/once/billing/key/claim", None, "{"),
             (400, "PUT", "/once/billing/key/claim", None, "[]"),
+            (400, "PUT", "/once/billing/key/claim", {"expiryms": 1000}, None),
             (400, "PUT", "/once/billing/key/claim", {"expiry_ms": 0}, None),
             (400, "PUT", "/once/billing/key/claim", {"expiry_ms": -5}, None),
             (400, "PUT", "/once/billing/key/claim", {"expiry_ms": "soon"}, None),

@@ -107,6 +107,24 @@ static enum err fingerprint_read(const struct json *doc, uint64_t *out, struct f
     return err;
 }
 
+/* A word that means nothing was meant for something. */
+static enum err members_check(const struct json *doc, struct fault *why)
+{
+    static const char *const known[] = {"do",           "key",     "token",      "expiry_ms",
+                                        "retention_ms", "result",  "result64",   "forget",
+                                        "topic",        "message", "fingerprint"};
+    json_each(node, doc) {
+        struct bytes name = json_text(node->key, (struct bytes){0});
+        bool found = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known && !found; i++)
+            found = bytes_equal(name, bytes_str(known[i]));
+        if (!found)
+            return fault_set(why, ERR_INVALID, "there is nothing called %.*s here",
+                             (int)(name.len < 64 ? name.len : 64), (const char *)name.at);
+    }
+    return OK;
+}
+
 static enum err op_make(int kind, struct bytes scope, struct bytes key, const struct json *doc,
                         uint64_t (*token)(void *), void *user, struct arena *arena, struct op *op,
                         struct fault *why)
@@ -121,7 +139,9 @@ static enum err op_make(int kind, struct bytes scope, struct bytes key, const st
                       .name = name,
                       .forget = json_bool(json_member(doc, "forget"), false)};
     key_id(scope, key, op->id);
-    enum err err = time_read(doc, "expiry_ms", EXPIRY_MS, 1, EXPIRY_MAX_MS, &op->expiry_ms, why);
+    enum err err = members_check(doc, why);
+    if (!err)
+        err = time_read(doc, "expiry_ms", EXPIRY_MS, 1, EXPIRY_MAX_MS, &op->expiry_ms, why);
     if (!err)
         err = fingerprint_read(doc, &op->fingerprint, why);
     if (!err)
