@@ -163,8 +163,11 @@ class World:
         {l.CLAIM: self.claimed, l.RENEW: self.renewed, l.FINISH: self.finished, l.RELEASE: self.released}[sent.kind](key, sent, told, now, done)
 
     def held(self, key, sent, now):
-        """Somebody's claim that cannot have ended when this was answered."""
-        return key.hold and key.hold[0] < sent.number and now < key.hold[2] and key.hold
+        """Somebody's claim that cannot have ended when this was answered: not by its owner's word, either."""
+        if not key.hold or key.hold[0] > sent.number or now >= key.hold[2]:
+            return None
+        ends = any(each.token == key.hold[1] and each.kind in (l.RELEASE, l.FINISH) for each in key.under_way)
+        return None if ends else key.hold
 
     def overtaken(self, key, sent):
         mine = [fence for _, token, fence in key.owners if token == sent.token]
