@@ -11,6 +11,8 @@
  */
 #include "store/store_int.h"
 
+#include <sched.h>
+
 static void window_take(struct store *store, uint64_t at);
 static enum err read_turn(struct store *store, uint64_t upto, uint64_t *reached, struct fault *why);
 
@@ -87,12 +89,12 @@ size_t store_dispatch_turn(struct store *store, struct arrival *out)
 bool store_dispatch_reached(struct store *store, uint64_t position)
 {
     struct derived *derived = &store->derived;
-    if (position_get(&store->positions.dispatched) >= position)
-        return true;
-    if (atomic_load_explicit(&derived->callers, memory_order_acquire) == 0)
-        return false;
-    room_enter(&derived->room);
-    room_leave(&derived->room);
+    while (position_get(&store->positions.dispatched) < position &&
+           atomic_load_explicit(&derived->callers, memory_order_acquire) != 0) {
+        room_enter(&derived->room); /* whoever is at it may not have got so far as to be inside */
+        room_leave(&derived->room);
+        (void)sched_yield();
+    }
     return position_get(&store->positions.dispatched) >= position;
 }
 

@@ -277,7 +277,7 @@ struct arrival {
  * be read stops it for good; a queue that cannot be written (a full disk) stops appends until a
  * later turn goes through, so somebody must keep calling. */
 size_t store_dispatch_turn(struct store *store, struct arrival *out);
-/* True: everything below `position` is in the queues. Waits for the step that somebody takes just
+/* True: everything below `position` is in the queues. Waits for whoever is bringing it there just
  * now, if any. */
 bool store_dispatch_reached(struct store *store, uint64_t position);
 

@@ -176,7 +176,8 @@ class Maker:
         at = self.chance.randrange(len(expression) + 1)
         piece = self.pick("", "(", ")", "'", "=", " ", "5", "x", "-", ".", "?", ",", "NOT ", "*/")
         whole = expression[:at] + piece + expression[at + self.pick(0, 1):]
-        return whole if whole.count("\\") == expression.count("\\") else expression
+        kept = whole.count("\\") == expression.count("\\") and not whole.endswith("\\")  # what is escaped stays so
+        return whole if kept else expression
 
     def properties(self):
         values = VALUES + ["5", "7.5", "x", "xy", "abc", "it's", "true", "7", "3000000000", "中"] * 8
