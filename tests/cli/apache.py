@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import apache, process, tap  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FILES = sys.argv[1:] or ["topics", "groups", "brokers", "send", "consume", "query", "trace", "dlq", "why", "audit", "run", "forms"]
+FILES = sys.argv[1:] or ["topics", "groups", "brokers", "send", "consume", "query", "dlq", "trace", "why", "audit", "run", "forms"]
 RESULT = re.compile(r"^(not )?ok \d+ - (.*?)(?: # SKIP ?(.*))?$")
 
 

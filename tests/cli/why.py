@@ -48,7 +48,7 @@ def give_back(message, topic, group, level):
 
 @tap.test("1 nobody reads its topic")
 def _():
-    sent = send("Lonely", "x")
+    sent = send("WhyLonely", "x")
     told = why(sent["id"])
     tap.equal((told["kind"], answer(told, None)["state"]), ("message", "unread"))
     tap.equal([each["event"] for each in told["events"]], ["stored"])
@@ -56,25 +56,25 @@ def _():
 
 @tap.test("2 a group has not come so far, and nobody of it is there")
 def _():
-    send("Slow", "0")
-    consume("Slow", "slow")
-    send("Slow", "1")
-    sent = send("Slow", "2")
-    told = answer(why(sent["id"]), "slow")
+    send("WhySlow", "0")
+    consume("WhySlow", "why-slow")
+    send("WhySlow", "1")
+    sent = send("WhySlow", "2")
+    told = answer(why(sent["id"]), "why-slow")
     tap.equal(told["state"], "not yet consumed")
     tap.check("no member" in told["because"] and "1 messages" in told["because"], told)
 
 
 @tap.test("3 a group without a ledger has it behind it")
 def _():
-    sent = send("Quick", "x")
-    consume("Quick", "quick")
-    tap.equal(answer(why(sent["id"], until=state_is("quick", "consumed")), "quick")["state"], "consumed")
+    sent = send("WhyQuick", "x")
+    consume("WhyQuick", "why-quick")
+    tap.equal(answer(why(sent["id"], until=state_is("why-quick", "consumed")), "why-quick")["state"], "consumed")
 
 
 @tap.test("4 it waits for its time, and when that is")
 def _():
-    sent, = cluster.json("send", "Later", "x", "--delay", "1h")
+    sent, = cluster.json("send", "WhyLater", "x", "--delay", "1h")
     told = why(sent["id"])
     tap.equal(answer(told, None)["state"], "waiting")
     tap.check(abs(told["messages"][0]["due_ms"] - told["messages"][0]["stored_ms"] - 3600000) < 2000, told)
@@ -82,21 +82,21 @@ def _():
 
 @tap.test("5 it failed and is tried again, and when")
 def _():
-    sent = send("Again", "x")
-    consume("Again", "again")
-    give_back(sent, "Again", "again", 18)
-    told = why(sent["id"], until=state_is("again", "retrying"))
-    tap.check("1 attempts have failed; its next attempt is at" in answer(told, "again")["because"], told)
+    sent = send("WhyAgain", "x")
+    consume("WhyAgain", "why-again")
+    give_back(sent, "WhyAgain", "why-again", 18)
+    told = why(sent["id"], until=state_is("why-again", "retrying"))
+    tap.check("1 attempts have failed; its next attempt is at" in answer(told, "why-again")["because"], told)
     tap.equal([each["event"] for each in told["events"]], ["stored", "waiting"])
 
 
 @tap.test("6 it is a dead letter")
 def _():
-    sent = send("Dead", "x")
-    consume("Dead", "dead")
-    give_back(sent, "Dead", "dead", -1)
-    told = answer(why(sent["id"], until=state_is("dead", "dead letter")), "dead")
-    tap.check("given up at" in told["because"] and "oncemq dlq show dead" in told["because"], told)
+    sent = send("WhyDead", "x")
+    consume("WhyDead", "why-dead")
+    give_back(sent, "WhyDead", "why-dead", -1)
+    told = answer(why(sent["id"], until=state_is("why-dead", "dead letter")), "why-dead")
+    tap.check("given up at" in told["because"] and "oncemq dlq show why-dead" in told["because"], told)
 
 
 # ---- with it ----
@@ -108,12 +108,12 @@ if not cluster.apache:
 def claimed(message, key, **more):
     if cluster.apache:
         tap.skip("Apache's broker has no ledger")
-    return billing.claim(key, topic="Orders", message=message["id"], **more), billing.held
+    return billing.claim(key, topic="WhyOrders", message=message["id"], **more), billing.held
 
 
 @tap.test("7 done: when, by whom, under which key")
 def _():
-    sent = send("Orders", "7", "--key", "o7")
+    sent = send("WhyOrders", "7", "--key", "o7")
     _, token = claimed(sent, "order:7")
     tap.equal(billing.finish("order:7", token).outcome, ledgers.OK)
     told = why(sent["id"], until=state_is("billing", "done"))
@@ -123,7 +123,7 @@ def _():
 
 @tap.test("8 somebody is at it")
 def _():
-    sent = send("Orders", "8")
+    sent = send("WhyOrders", "8")
     _, token = claimed(sent, "order:8")
     tap.equal(billing.run(ledgers.RENEW, "order:8", token=token).outcome, ledgers.OK)
     told = why(sent["id"], until=state_is("billing", "running"))
@@ -133,7 +133,7 @@ def _():
 
 @tap.test("9 who was at it has not been heard of, and the claim is over")
 def _():
-    sent = send("Orders", "9")
+    sent = send("WhyOrders", "9")
     claimed(sent, "order:9", expiry=1000)
     cluster.ok("clock", "advance", "5s", "--yes")
     told = why(sent["id"], until=state_is("billing", "abandoned"))
@@ -142,18 +142,18 @@ def _():
 
 @tap.test("10 its handler failed, and the group's retry is on its way")
 def _():
-    sent = send("Fails", "10")
+    sent = send("WhyFails", "10")
     _, token = claimed(sent, "order:10")
-    consume("Fails", "billing")
+    consume("WhyFails", "billing")
     tap.equal(billing.run(ledgers.RELEASE, "order:10", token=token).outcome, ledgers.OK)
-    give_back(sent, "Fails", "billing", 18)
+    give_back(sent, "WhyFails", "billing", 18)
     told = why(sent["id"], until=lambda told: "next attempt is at" in answer(told, "billing")["because"])
     tap.equal(answer(told, "billing")["state"], "failed")
 
 
 @tap.test("11 suppressed, because of which earlier message; both are found by the key")
 def _():
-    first, second = send("Orders", "11", "--key", "o11"), send("Orders", "11", "--key", "o11")
+    first, second = send("WhyOrders", "11", "--key", "o11"), send("WhyOrders", "11", "--key", "o11")
     _, token = claimed(first, "order:11")
     tap.equal(billing.finish("order:11", token).outcome, ledgers.OK)
     tap.equal(claimed(second, "order:11")[0].outcome, ledgers.DONE)
@@ -167,7 +167,7 @@ def _():
 
 @tap.test("12 refused: the same key with another body")
 def _():
-    first, second = send("Orders", "12"), send("Orders", "12 but more")
+    first, second = send("WhyOrders", "12"), send("WhyOrders", "12 but more")
     _, token = claimed(first, "order:12", fingerprint=1)
     billing.finish("order:12", token, fingerprint=1)
     tap.equal(claimed(second, "order:12", fingerprint=2)[0].outcome, ledgers.DONE)
@@ -177,7 +177,7 @@ def _():
 
 @tap.test("13 unsure: the claim was lost while its handler ran, and who took it")
 def _():
-    sent = send("Orders", "13")
+    sent = send("WhyOrders", "13")
     _, slow = claimed(sent, "order:13", expiry=1000)
     cluster.ok("clock", "advance", "5s", "--yes")
     outcome, quick = claimed(sent, "order:13")
@@ -187,13 +187,13 @@ def _():
     told = why(sent["id"], until=state_is("billing", "unsure"))
     tap.check("never ended" in answer(told, "billing")["because"], told)
     tap.equal([each["event"] for each in told["events"]], ["stored", "claimed", "claimed", "lost", "done"])
-    audit = cluster.json("audit", "Orders")
+    audit = cluster.json("audit", "WhyOrders")
     tap.equal([(each["group"], each["unsure"]) for each in audit["groups"]], [("billing", 1)])
 
 
 @tap.test("what is not there is said to be missing")
 def _():
-    for args in (("0" * 32,), ("nonsense",), ("nonsense", "--topic", "Orders")):
+    for args in (("0" * 32,), ("nonsense",), ("nonsense", "--topic", "WhyOrders")):
         tap.equal(cluster.run("why", *args).status, cli.NOT_FOUND, args)
     cluster.run("why", status=cli.USAGE)
 
