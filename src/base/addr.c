@@ -34,6 +34,24 @@ struct addr addr_from_sockaddr(const struct sockaddr *sa)
     return a;
 }
 
+unsigned addr_to_sockaddr(const struct addr *a, struct sockaddr_storage *out)
+{
+    *out = (struct sockaddr_storage){0};
+    if (a->ip_len == 4) {
+        struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)out;
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(a->port);
+        memcpy(&v4->sin_addr, a->ip, 4);
+        return sizeof *v4;
+    }
+    invariant(a->ip_len == 16);
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)out;
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(a->port);
+    memcpy(&v6->sin6_addr, a->ip, 16);
+    return sizeof *v6;
+}
+
 enum err addr_parse(struct bytes text, struct addr *out)
 {
     size_t colon = text.len;

@@ -91,12 +91,31 @@ static void reads_socket_addresses(void **state)
     assert_string_equal(text, "-:0");
 }
 
+static void goes_to_the_kernel_and_back(void **state)
+{
+    (void)state;
+    for (const char *const *at = (const char *const[]){"10.1.2.3:4567", "[2001:db8::7]:80", NULL};
+         *at; at++) {
+        struct addr a, back;
+        struct sockaddr_storage sa;
+        char text[ADDR_TEXT_MAX];
+        assert_int_equal(addr_parse(bytes_str(*at), &a), OK);
+        unsigned size = addr_to_sockaddr(&a, &sa);
+        assert_int_equal(size,
+                         a.ip_len == 4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+        back = addr_from_sockaddr((struct sockaddr *)&sa);
+        addr_format(&back, text);
+        assert_string_equal(text, *at);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_from_text_and_back),
         cmocka_unit_test(refuses_what_is_no_address),
         cmocka_unit_test(reads_socket_addresses),
+        cmocka_unit_test(goes_to_the_kernel_and_back),
     };
     return cmocka_run_group_tests_name("addr", tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
-/* utf8.h - UTF-8, as far as a reader of escapes needs it: check one character, write one. */
+/* utf8.h - UTF-8, as far as a reader of escapes needs it: check one character or a text, write one.
+ */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/bytes.h"
 
 /* The length of the well-formed character at `at`, 1 to 4, or 0 when there is none: `at` is the
  * end, a byte is missing or out of place, the form is longer than needed, or it encodes a surrogate
@@ -28,6 +28,18 @@ static inline size_t utf8_length(const uint8_t *at, const uint8_t *end)
     if ((first == 0xf0 && at[1] < 0x90) || (first == 0xf4 && at[1] >= 0x90))
         return 0;
     return length;
+}
+
+/* All of it is. */
+static inline bool utf8_valid(struct bytes text)
+{
+    for (const uint8_t *at = text.at, *end = at + text.len; at < end;) {
+        size_t n = utf8_length(at, end);
+        if (n == 0)
+            return false;
+        at += n;
+    }
+    return true;
 }
 
 /* Writes the character in one to four bytes and returns how many. It is no surrogate. */

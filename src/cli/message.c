@@ -11,18 +11,6 @@
 
 /* ---- records ---- */
 
-static bool is_utf8(struct bytes text)
-{
-    const uint8_t *at = text.at, *end = text.at + text.len;
-    while (at < end) {
-        size_t n = utf8_length(at, end);
-        if (n == 0)
-            return false;
-        at += n;
-    }
-    return true;
-}
-
 /* Base64, in memory of its own that the caller frees; NULL: none. */
 static char *base64_of(struct bytes raw)
 {
@@ -55,7 +43,7 @@ static void body_put(struct cli *cli, const struct omq_delivery *d, size_t body_
         buf_clear(&shown);
         return;
     }
-    if (body.len == 0 || is_utf8(body)) {
+    if (body.len == 0 || utf8_valid(body)) {
         put_bytes(cli, "body", body);
         return;
     }

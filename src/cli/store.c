@@ -209,18 +209,6 @@ struct dumping {
     struct buf expanded, letters;
 };
 
-static bool is_utf8(struct bytes text)
-{
-    const uint8_t *at = text.at, *end = at + text.len;
-    while (at < end) {
-        size_t n = utf8_length(at, end);
-        if (n == 0)
-            return false;
-        at += n;
-    }
-    return true;
-}
-
 static void put_body(struct dumping *d, const struct record *r)
 {
     struct bytes body = r->body;
@@ -228,7 +216,7 @@ static void put_body(struct dumping *d, const struct record *r)
     if (r->sys_flag & SYS_COMPRESSED && body.len > 0 &&
         body_expand(&d->compressor, r->sys_flag, body, &d->expanded) == OK)
         body = buf_bytes(&d->expanded);
-    if (!d->cli->json || is_utf8(body)) {
+    if (!d->cli->json || utf8_valid(body)) {
         put_bytes(d->cli, "body", body);
         return;
     }

@@ -35,23 +35,6 @@ static enum err page_fail(struct page *page, const char *what)
     return ERR_CLOSED;
 }
 
-static socklen_t socket_address(const struct addr *addr, struct sockaddr_storage *out)
-{
-    *out = (struct sockaddr_storage){0};
-    if (addr->ip_len == 4) {
-        struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)out;
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(addr->port);
-        memcpy(&v4->sin_addr, addr->ip, 4);
-        return sizeof *v4;
-    }
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)out;
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(addr->port);
-    memcpy(&v6->sin6_addr, addr->ip, 16);
-    return sizeof *v6;
-}
-
 static enum err page_connect(struct page *page, int *out)
 {
     struct addr addr;
@@ -59,7 +42,7 @@ static enum err page_connect(struct page *page, int *out)
     if (address_of_host(page->host, page->port, &addr, &fault))
         return page_fail(page, fault.text);
     struct sockaddr_storage to;
-    socklen_t size = socket_address(&addr, &to);
+    socklen_t size = addr_to_sockaddr(&addr, &to);
     int fd = socket(to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return page_fail(page, strerrordesc_np(errno));

@@ -6,17 +6,7 @@
 socklen_t sock_from_addr(const struct addr *addr, union sock *out)
 {
     *out = (union sock){0};
-    if (addr->ip_len == 4) {
-        out->v4.sin_family = AF_INET;
-        out->v4.sin_port = htons(addr->port);
-        memcpy(&out->v4.sin_addr, addr->ip, 4);
-        return sizeof out->v4;
-    }
-    invariant(addr->ip_len == 16);
-    out->v6.sin6_family = AF_INET6;
-    out->v6.sin6_port = htons(addr->port);
-    memcpy(&out->v6.sin6_addr, addr->ip, 16);
-    return sizeof out->v6;
+    return addr_to_sockaddr(addr, &out->room);
 }
 
 struct addr sock_name(int fd)

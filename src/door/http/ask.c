@@ -278,20 +278,9 @@ static unsigned status_of(const struct op *op, int64_t *retry_s)
     }
 }
 
-static bool is_utf8(struct bytes text)
-{
-    for (const uint8_t *at = text.at, *end = at + text.len; at < end;) {
-        size_t n = utf8_length(at, end);
-        if (n == 0)
-            return false;
-        at += n;
-    }
-    return true;
-}
-
 static void result_write(struct json_out *w, struct bytes result)
 {
-    if (is_utf8(result)) {
+    if (utf8_valid(result)) {
         json_text_member(w, "result", result);
         return;
     }

@@ -285,27 +285,10 @@ static size_t on_escape(void *user, struct MHD_Connection *conn, char *text)
 
 /* ---- opening ---- */
 
-static socklen_t sockaddr_of(const struct addr *addr, struct sockaddr_storage *out)
-{
-    *out = (struct sockaddr_storage){0};
-    if (addr->ip_len == 4) {
-        struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)out;
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(addr->port);
-        memcpy(&v4->sin_addr, addr->ip, 4);
-        return sizeof *v4;
-    }
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)out;
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(addr->port);
-    memcpy(&v6->sin6_addr, addr->ip, 16);
-    return sizeof *v6;
-}
-
 static enum err listen_at(const struct addr *addr, int *out, struct addr *bound, struct fault *why)
 {
     struct sockaddr_storage sa;
-    socklen_t len = sockaddr_of(addr, &sa);
+    socklen_t len = addr_to_sockaddr(addr, &sa);
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1;
     bool ok = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
               bind(fd, (struct sockaddr *)&sa, len) == 0 && listen(fd, SOMAXCONN) == 0 &&
