@@ -18,7 +18,8 @@ from interop import plays, stage  # noqa: E402
 from interop.stage import unique  # noqa: E402
 
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect",
-            "--show-leak-kinds=definite,indirect", "--num-callers=25", "--fair-sched=yes"]
+            "--show-leak-kinds=definite,indirect", "--num-callers=25", "--fair-sched=yes",
+            "--suppressions=%s" % (pathlib.Path(__file__).resolve().parent / "memcheck.supp")]
 here = plays.Once(plays.stage)
 
 
