@@ -3,11 +3,12 @@
  *     bench_ledger NAMES [PART]   of a broker of one's own: bench/ledger.py starts it
  *
  *     keys         claims and completions a second, 64 of them in flight
- *     consumption  a consumer with `once` beside one without, on the same messages
+ *     consumption  a consumer with `once` beside one without, on the same messages: as it comes,
+ *                  and with 64 messages in two hands
  *     round trip   a claim beside a request that asks for nothing but an offset
  *
  * Each pair takes turns; of all rounds the median counts. The parts `plain` and `exact` are one
- * kind of consumption alone, for who wants to look at it with a profiler.
+ * kind of consumption with 64 in two hands alone, for who wants to look at it with a profiler.
  */
 #include "once.h"
 #include "oncemq.h"
@@ -184,7 +185,15 @@ static int handle(void *user, const struct omq_delivery *const *messages, size_t
     return OMQ_DONE;
 }
 
-static double consume_rate(const char *topic, const char *group, const struct once_options *once)
+struct shape {
+    const char *name;
+    int threads, batch; /* 0: whatever a consumer has by itself */
+};
+static const struct shape as_it_comes = {"as it comes", 0, 0};
+static const struct shape two_hands = {"32 in each of two hands", IN_FLIGHT / BATCH, BATCH};
+
+static double consume_rate(const char *topic, const char *group, const struct shape *shape,
+                           const struct once_options *once)
 {
     struct omq_subscription to = {.topic = topic};
     struct omq_consumer_options o = {.group = group,
@@ -192,8 +201,8 @@ static double consume_rate(const char *topic, const char *group, const struct on
                                      .n_subscriptions = 1,
                                      .handle = handle,
                                      .start = OMQ_FROM_FIRST,
-                                     .threads = IN_FLIGHT / BATCH,
-                                     .batch = BATCH,
+                                     .threads = shape->threads,
+                                     .batch = shape->batch,
                                      .once = once};
     struct omq_consumer *consumer;
     struct omq_error why;
@@ -212,12 +221,12 @@ static double consume_rate(const char *topic, const char *group, const struct on
     return rate;
 }
 
-static double consume_as(const char *kind, const char *topic, int round)
+static double consume_as(const char *kind, const char *topic, const struct shape *shape, int round)
 {
     struct once_options with = {.key = "{key}"};
     char group[64];
-    (void)snprintf(group, sizeof group, "%s_%lx_%d", kind, run_number, round);
-    return consume_rate(topic, group, strcmp(kind, "exact") == 0 ? &with : NULL);
+    (void)snprintf(group, sizeof group, "%s%d_%lx_%d", kind, shape->batch, run_number, round);
+    return consume_rate(topic, group, shape, strcmp(kind, "exact") == 0 ? &with : NULL);
 }
 
 static bool consumption_of(const char *kind)
@@ -226,25 +235,33 @@ static bool consumption_of(const char *kind)
     (void)snprintf(topic, sizeof topic, "Bench_%lx", run_number);
     preload(topic);
     for (int i = 0; i < ROUNDS; i++)
-        printf("ledger: %s: %.0f a second\n", kind, consume_as(kind, topic, i));
+        printf("ledger: %s: %.0f a second\n", kind, consume_as(kind, topic, &two_hands, i));
     return true;
+}
+
+static bool consumption_in(const char *topic, const struct shape *shape)
+{
+    double plain[ROUNDS], exact[ROUNDS], ratios[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        plain[i] = consume_as("plain", topic, shape, i);
+        exact[i] = consume_as("exact", topic, shape, i);
+        ratios[i] = exact[i] / plain[i];
+    }
+    printf("ledger: consumption, %s: %.0f a second with `once`, %.0f without\n", shape->name,
+           median(exact, ROUNDS), median(plain, ROUNDS));
+    double ratio = median(ratios, ROUNDS);
+    char what[80];
+    (void)snprintf(what, sizeof what, "consumption, %s, with beside without", shape->name);
+    return verdict(what, ratio, "of it", ratio >= 0.75, "0.75");
 }
 
 static bool consumption(void)
 {
-    double plain[ROUNDS], exact[ROUNDS], ratios[ROUNDS];
     char topic[48];
     (void)snprintf(topic, sizeof topic, "Bench_%lx", run_number);
     preload(topic);
-    for (int i = 0; i < ROUNDS; i++) {
-        plain[i] = consume_as("plain", topic, i);
-        exact[i] = consume_as("exact", topic, i);
-        ratios[i] = exact[i] / plain[i];
-    }
-    printf("ledger: consumption: %.0f a second with `once`, %.0f without\n", median(exact, ROUNDS),
-           median(plain, ROUNDS));
-    double ratio = median(ratios, ROUNDS);
-    return verdict("consumption, with beside without", ratio, "of it", ratio >= 0.75, "0.75");
+    bool good = consumption_in(topic, &as_it_comes);
+    return consumption_in(topic, &two_hands) && good;
 }
 
 /* ---- round trip ---- */

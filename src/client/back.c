@@ -24,6 +24,8 @@ static void count(_Atomic uint64_t *counter, uint64_t more)
 
 void held_forget(struct lane *lane, struct held *held)
 {
+    if (lane->given == &held->link)
+        lane->given = held->link.prev == &lane->held.head ? NULL : held->link.prev;
     list_remove(&held->link);
     lane->n_held--;
     lane->bytes_held -= held->size;
@@ -38,15 +40,16 @@ void held_finish(struct lane *lane, struct held *held)
 }
 
 /* It stays here, and is given away once more; this was no attempt. */
-void held_wait(const struct lane *lane, struct held *held)
+void held_wait(struct lane *lane, struct held *held)
 {
     held->taken = false;
+    lane->given = NULL; /* whoever gives away next looks at all of them */
     if (atomic_exchange_explicit(&held->begun_ns, 0, memory_order_relaxed))
         count(&lane->consumer->client->stats.waiting, 1);
 }
 
 /* The same after an attempt. */
-static void held_again(const struct lane *lane, struct held *held)
+static void held_again(struct lane *lane, struct held *held)
 {
     held->reconsumed++;
     held->delivery.attempt++;
@@ -91,6 +94,7 @@ static void late_returned(struct lane *lane, int64_t position, bool taken_back)
         if (!held->returning || held->position != position)
             continue;
         held->returning = false;
+        lane->given = NULL;
         if (taken_back)
             held_forget(lane, held);
         if (!taken_back || held->taken)

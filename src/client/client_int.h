@@ -257,6 +257,13 @@ void hands_close(struct hands *hands);          /* runs what is left, then ends 
 /* The same, but `stuck` threads are in calls that do not come back: they are left to themselves,
  * and touch nothing but `hands` when they do. */
 void hands_leave(struct hands *hands, unsigned stuck);
+/* In one of its hands: more tasks for this one, at most so many, and not those that are for hands
+ * that have nothing to do. */
+void hands_more(bool (*wanted)(struct task *task, void *user), void *user, size_t most,
+                struct list *out);
+/* In one of its hands: whether others have nothing to do; then one of them could do this. */
+bool hands_idle(void);
+void hands_help(struct task *task);
 /* Takes back tasks that nobody has begun, into `out`. Any thread. */
 void hands_recall(struct hands *hands, bool (*wanted)(struct task *task, void *user), void *user,
                   struct list *out);

@@ -191,12 +191,14 @@ struct lane {
     struct call call; /* at most one: a question or a pull */
     bool calling;
     bool taking;         /* the database is asked where to begin */
-    struct timer *timer; /* until the next pull */
+    struct timer *timer; /* until the next pull … */
+    bool full;           /* … which waits because too much is held */
     struct timer *again; /* until what failed is given away again */
     uint64_t again_ns;   /* when that is; 0: it is not running */
     bool suspended;      /* … and nothing else in the meantime: the queue is consumed in order */
     bool leaving;        /* in order: it is not ours any more, but something of it is out */
     struct list held;
+    struct link *given; /* of those: it and all before it are out, or on their way back; or NULL */
     size_t n_held, bytes_held;
     size_t out;          /* batches of it that are out, and messages on their way back */
     int64_t floor;       /* its offset does not rise beyond this: what a stuck handler has */
@@ -238,6 +240,7 @@ void lane_reset(struct lane *lane, int64_t offset); /* the same, whatever it is 
 void held_add(struct lane *lane, struct held *held);
 void lane_go(struct lane *lane);              /* something has changed: pull, or give away */
 int64_t lane_offset(const struct lane *lane); /* what is done up to; -1: nothing is known */
+void lane_emptier(struct lane *lane);         /* something was let go: if it was full, it pulls */
 void lane_rest(struct lane *lane, uint64_t ms);
 void lane_wake(struct lane *lane, uint64_t at_ns); /* gives away again then, at the latest */
 void lane_let_go(struct lane *lane); /* frees it if it was dropped and nobody needs it */
@@ -256,7 +259,7 @@ enum batch_state {
 struct omq_batch {
     struct task task;
     struct post post;
-    struct link link; /* in consumer.ready */
+    struct link link; /* in consumer.ready, or on a desk */
     struct link all;  /* in consumer.batches */
     struct omq_consumer *consumer;
     struct lane *lane;
@@ -265,8 +268,13 @@ struct omq_batch {
     _Atomic int state;          /* enum batch_state */
     struct asked_later *direct; /* an operator wants to know what comes of it; else NULL */
     struct exact *exact;        /* held, since a stuck handler may outlive its consumer; or NULL */
-    int64_t floor;              /* of its lane: nothing before that comes any more */
-    bool lost;                  /* by_offset: another has taken the queue */
+    /* The consumer's, for the same reason. */
+    int (*handle)(void *user, const struct omq_delivery *const *messages, size_t n, size_t *done);
+    void *user;
+    bool ordered;
+    size_t size;   /* how many messages it may have */
+    int64_t floor; /* of its lane: nothing before that comes any more */
+    bool lost;     /* by_offset: another has taken the queue */
     int result;
     size_t done, n;
     size_t readable;    /* the first of them, which the application gets: what comes of the others
@@ -274,13 +282,20 @@ struct omq_batch {
     struct held **held; /* in the order of `messages` */
     const struct omq_delivery *messages[];
 };
-/* Any thread, for take.c. Makes it ready; what libonce lets pass becomes the application's. False:
- * closing did not wait for that; nothing of it has run, and it is freed. */
-must_check bool batch_admit(struct omq_batch *batch);
-/* The application is done with it. */
+/* Any thread. Its bodies are expanded; what may run is to be asked next, and its consumer may be
+ * gone from now on. */
+void batch_ready(struct omq_batch *batch);
+/* It becomes the application's. False: closing did not wait for that; nothing of it may run. */
+must_check bool batch_take(struct omq_batch *batch);
+/* Hands: the handler gets it, unless it was left; batch_judge. */
+void batch_work(struct omq_batch *batch);
+/* What the application says of it, and of each of its messages. */
 void batch_judge(struct omq_batch *batch, int result, size_t done);
-/* True: the loop waits for it. False: it was left, and is freed. */
-must_check bool batch_over(struct omq_batch *batch);
+/* They are over. Those of them that the loop waits for, as a chain; the others were left, and are
+ * freed. */
+must_check struct omq_batch *batches_over(struct omq_batch *const *batches, size_t n);
+/* Whether a task is a batch that goes over this desk. */
+bool batch_of_desk(struct task *task, void *desk);
 /* Loop: one message out of turn, which is in no lane; what comes of it is answered. Takes over
  * both. */
 must_check enum err work_direct(struct omq_consumer *consumer, struct held *held,
@@ -294,9 +309,9 @@ must_check bool work_abandon(struct omq_consumer *consumer);
 
 /* ---- what becomes of a message: back.c; loop ---- */
 
-void held_forget(struct lane *lane, struct held *held);     /* out of the lane, but not freed */
-void held_finish(struct lane *lane, struct held *held);     /* the same, and freed */
-void held_wait(const struct lane *lane, struct held *held); /* it stays, without an attempt */
+void held_forget(struct lane *lane, struct held *held); /* out of the lane, but not freed */
+void held_finish(struct lane *lane, struct held *held); /* the same, and freed */
+void held_wait(struct lane *lane, struct held *held);   /* it stays, without an attempt */
 /* Its handler is done: goes by its outcome. True: an attempt has failed. */
 bool held_over(struct lane *lane, struct held *held);
 /* Makes it a dead letter, then acknowledges it. False: not now. */
@@ -338,11 +353,14 @@ void exact_leave(struct exact *exact); /* the same, for the consumer: it logs no
 struct exact *exact_hold(struct exact *exact);
 bool exact_by_offset(
     const struct exact *exact); /* places in the database count, not the broker's */
-/* Hands: of those that the application would get, only the ones that may run stay in front. The
- * consumer may be gone when it returns: see enum batch_state. */
-void exact_begin(struct omq_batch *batch);
-/* Hands: the application is done with them. Sets the outcome of each. */
-void exact_end(struct omq_batch *batch);
+/* Whether many messages can be asked for at once: transactions are one by one. */
+bool exact_together(const struct exact *exact);
+struct desk *exact_desk(struct exact *exact);
+/* Hands: of those that the application would get, only the ones that may run stay in front. All
+ * are of one `exact`. */
+void exact_begin(struct omq_batch *const *batches, size_t n);
+/* Hands: the application is done with them. Sets the outcome of each message. */
+void exact_end(struct omq_batch *const *batches, size_t n);
 /* Loop: by_offset: asks the database where to begin, then calls `then` on the loop. It is `offset`
  * if the database knows nothing of the queue; or, by an operator's order, if it is not so far yet:
  * what lies between counts as done. False: no memory. */
@@ -350,6 +368,21 @@ enum take { TAKE_KNOWN, TAKE_ORDERED };
 must_check bool exact_take(struct lane *lane, int64_t offset, enum take how,
                            void (*then)(struct lane *lane, bool known, int64_t offset));
 void exact_recall(struct omq_consumer *consumer); /* loop: closing: what was not asked yet */
+
+/* ---- the desk: desk.c ---- */
+
+struct desk {
+    struct room room;
+    struct list admitted, ended; /* struct omq_batch, by link */
+    uint64_t since_ns;           /* when the first of `ended` was laid there */
+    bool helping;                /* `help` waits for a hand, or has one that has not looked yet */
+    struct task help;
+    struct exact *exact; /* whose it is */
+};
+void desk_init(struct desk *desk, struct exact *exact);
+void desk_clear(struct desk *desk);
+/* Hands: a batch of a consumer with `exact`, and what else waits. */
+void desk_run(struct omq_batch *batch);
 
 /* ---- message trace: consumer_trace.c ---- */
 
@@ -359,7 +392,8 @@ void consumer_trace(const struct omq_batch *batch); /* loop: it has come back */
 /* ---- pop: pop.c. Loop ---- */
 
 void pop_go(struct lane *lane);
-int64_t ladder_ms(int32_t reconsumed); /* how long the broker waits after so many tries */
+bool pop_full(const struct lane *lane); /* too much to take more */
+int64_t ladder_ms(int32_t reconsumed);  /* how long the broker waits after so many tries */
 /* Somebody has worked on it: enum outcome. */
 void pop_over(struct lane *lane, struct held *held, int outcome);
 

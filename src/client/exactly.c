@@ -34,6 +34,7 @@ struct exact {
     void (*log)(void *user, int level, const char *line);
     void *user;
     atomic_bool quiet; /* nobody is to hear of it any more */
+    struct desk desk;
 };
 
 static_assert(sizeof(struct omq_property) == sizeof(struct once_property) &&
@@ -46,6 +47,7 @@ static void exact_release(struct counted *counted)
 {
     struct exact *exact = list_entry(counted, struct exact, counted);
     once_close(exact->once);
+    desk_clear(&exact->desk);
     free(exact);
 }
 
@@ -72,6 +74,16 @@ void exact_leave(struct exact *exact)
 bool exact_by_offset(const struct exact *exact)
 {
     return exact && exact->mode == ONCE_OFFSET;
+}
+
+struct desk *exact_desk(struct exact *exact)
+{
+    return &exact->desk;
+}
+
+bool exact_together(const struct exact *exact)
+{
+    return exact->mode != ONCE_TRANSACTION && exact->mode != ONCE_OFFSET;
 }
 
 static void log_line(void *user, int level, const char *line)
@@ -139,10 +151,11 @@ int exact_open(struct omq_consumer *consumer, const struct once_options *options
                         "consumer %s: once: %s", consumer->group, error.text);
     }
     counted_init(&exact->counted, exact_release);
+    desk_init(&exact->desk, exact);
     exact->mode = with.mode;
     consumer->exact = exact;
     o->once = NULL; /* the application's */
-    if (with.mode == ONCE_TRANSACTION || with.mode == ONCE_OFFSET)
+    if (!exact_together(exact))
         o->batch = 1;
     return OMQ_OK;
 }
@@ -261,40 +274,72 @@ static void begin_one(struct omq_batch *batch)
     sort_out(batch, &run, 1);
 }
 
-static void begin_many(struct omq_batch *batch)
+static void begun(struct omq_batch *batch, struct once_run **runs,
+                  const struct once_answer *answers)
 {
     size_t n = batch->readable;
-    bool ordered = batch->consumer->options.ordered; /* it may be gone after this */
-    cleanup(free_at) struct once_message *messages = calloc(n, sizeof *messages);
-    cleanup(free_at) struct once_answer *answers = calloc(n, sizeof *answers);
-    cleanup(free_at) struct once_run **runs = calloc(n, sizeof *runs);
-    if (!messages || !answers || !runs) {
-        for (size_t i = 0; i < n; i++)
-            rest(batch, batch->held[i], NO_MEMORY_PAUSE_MS);
-        batch->readable = 0;
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        messages[i] = message_of(batch, batch->held[i]);
-    once_begin_all(batch->exact->once, messages, n, runs, answers);
     for (size_t i = 0; i < n; i++)
         if (!runs[i])
             follow(batch, batch->held[i], &answers[i]);
-    if (ordered)
+    if (batch->ordered)
         keep_order(batch, runs, answers, n);
     sort_out(batch, runs, n);
 }
 
-void exact_begin(struct omq_batch *batch)
+static void begin_never(struct omq_batch *batch)
 {
-    if (batch->readable == 1 && batch->held[0]->buried) {
+    for (size_t i = 0; i < batch->readable; i++)
+        rest(batch, batch->held[i], NO_MEMORY_PAUSE_MS);
+    batch->readable = 0;
+}
+
+static void begin_many(struct omq_batch *const *batches, size_t n, size_t total)
+{
+    cleanup(free_at) struct once_message *messages = malloc(total * sizeof *messages);
+    cleanup(free_at) struct once_answer *answers = malloc(total * sizeof *answers);
+    cleanup(free_at) struct once_run **runs = malloc(total * sizeof *runs);
+    bool room = messages && answers && runs;
+    size_t at = 0;
+    for (size_t i = 0; i < n && room; i++)
+        for (size_t k = 0; k < batches[i]->readable; k++)
+            messages[at++] = message_of(batches[i], batches[i]->held[k]);
+    if (room)
+        once_begin_all(batches[0]->exact->once, messages, total, runs, answers);
+    at = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t some = batches[i]->readable;
+        if (room)
+            begun(batches[i], &runs[at], &answers[at]);
+        else
+            begin_never(batches[i]);
+        at += some;
+    }
+}
+
+static size_t readable_of(struct omq_batch *const *batches, size_t n)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        total += batches[i]->readable;
+    return total;
+}
+
+void exact_begin(struct omq_batch *const *batches, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct omq_batch *batch = batches[i];
+        if (batch->readable == 0 || !batch->held[0]->buried)
+            continue;
         mark_buried(batch, batch->held[0]);
         batch->readable = 0;
-    } else if (batch->readable == 1) {
-        begin_one(batch);
-    } else if (batch->readable > 1) {
-        begin_many(batch);
     }
+    size_t total = readable_of(batches, n);
+    if (n > 0 && total > 1 && exact_together(batches[0]->exact))
+        begin_many(batches, n, total);
+    else
+        for (size_t i = 0; i < n; i++)
+            if (batches[i]->readable > 0)
+                begin_one(batches[i]);
 }
 
 /* ---- after ---- */
@@ -314,33 +359,37 @@ static void end_each(struct omq_batch *batch)
     }
 }
 
-static void end_many(struct omq_batch *batch)
+/* False: no memory. */
+static bool end_many(struct omq_batch *const *batches, size_t n, size_t total)
 {
-    size_t n = batch->readable;
-    cleanup(free_at) struct once_run **runs = calloc(n, sizeof *runs);
-    cleanup(free_at) struct once_answer *answers = calloc(n, sizeof *answers);
-    cleanup(free_at) int *results = calloc(n, sizeof *results);
-    if (!runs || !answers || !results) {
-        end_each(batch);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        runs[i] = batch->held[i]->delivery.run;
-        results[i] = result_of(batch->held[i]);
-    }
-    once_end_all(runs, results, n, answers);
+    cleanup(free_at) struct once_run **runs = malloc(total * sizeof *runs);
+    cleanup(free_at) struct once_answer *answers = malloc(total * sizeof *answers);
+    cleanup(free_at) int *results = malloc(total * sizeof *results);
+    if (!runs || !answers || !results)
+        return false;
+    size_t at = 0;
     for (size_t i = 0; i < n; i++)
-        follow(batch, batch->held[i], &answers[i]);
+        for (size_t k = 0; k < batches[i]->readable; k++, at++) {
+            runs[at] = batches[i]->held[k]->delivery.run;
+            results[at] = result_of(batches[i]->held[k]);
+        }
+    once_end_all(runs, results, total, answers);
+    at = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < batches[i]->readable; k++, at++)
+            follow(batches[i], batches[i]->held[k], &answers[at]);
+    return true;
 }
 
-void exact_end(struct omq_batch *batch)
+void exact_end(struct omq_batch *const *batches, size_t n)
 {
-    if (batch->readable == 1)
-        end_each(batch);
-    else if (batch->readable > 1)
-        end_many(batch);
-    for (size_t i = 0; i < batch->readable; i++)
-        batch->held[i]->delivery.run = NULL;
+    size_t total = readable_of(batches, n);
+    if (total <= 1 || !end_many(batches, n, total))
+        for (size_t i = 0; i < n; i++)
+            end_each(batches[i]);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < batches[i]->readable; k++)
+            batches[i]->held[k]->delivery.run = NULL;
 }
 
 /* ---- where to begin ---- */

@@ -13,11 +13,13 @@ struct hands {
     const struct omq_client *client;
     bool closing, whole;
     bool left; /* closed, with threads that are still in a call: the last one frees it */
-    unsigned n, alive, idle;
+    unsigned n, alive;
+    _Atomic unsigned idle;
+    size_t waiting; /* tasks */
     pthread_t threads[];
 };
 
-static _Thread_local const struct hands *hand_of; /* those that this thread belongs to */
+static _Thread_local struct hands *hand_of; /* those that this thread belongs to */
 
 static void hands_free(struct hands *hands)
 {
@@ -45,6 +47,7 @@ static void *hand_run(void *arg)
             list_append_all(&mine, &hands->tasks);
         else
             list_add_tail(&mine, list_pop(&hands->tasks));
+        hands->waiting = hands->whole ? 0 : hands->waiting - 1;
         room_leave(&hands->room);
         struct link *next;
         while ((next = list_pop(&mine))) {
@@ -99,6 +102,7 @@ void hands_give(struct hands *hands, struct task *task)
 {
     room_enter(&hands->room);
     list_add_tail(&hands->tasks, &task->link);
+    hands->waiting++;
     if (hands->idle > 0)
         room_tell_one(&hands->room);
     room_leave(&hands->room);
@@ -107,6 +111,8 @@ void hands_give(struct hands *hands, struct task *task)
 void hands_give_all(struct hands *hands, struct list *tasks)
 {
     room_enter(&hands->room);
+    list_each(k, tasks)
+        hands->waiting++;
     list_append_all(&hands->tasks, tasks);
     if (hands->idle > 0)
         room_tell(&hands->room);
@@ -127,8 +133,37 @@ void hands_recall(struct hands *hands, bool (*wanted)(struct task *task, void *u
             continue;
         list_remove(k);
         list_add_tail(out, k);
+        hands->waiting--;
     }
     room_leave(&hands->room);
+}
+
+void hands_more(bool (*wanted)(struct task *task, void *user), void *user, size_t most,
+                struct list *out)
+{
+    struct hands *hands = hand_of;
+    room_enter(&hands->room);
+    size_t share = hands->waiting / (hands->idle + 1);
+    size_t left = share < most ? share : most;
+    while (left-- > 0) {
+        struct link *k = list_first(&hands->tasks);
+        if (!wanted(list_entry(k, struct task, link), user))
+            break;
+        list_remove(k);
+        list_add_tail(out, k);
+        hands->waiting--;
+    }
+    room_leave(&hands->room);
+}
+
+bool hands_idle(void)
+{
+    return atomic_load_explicit(&hand_of->idle, memory_order_relaxed) > 0;
+}
+
+void hands_help(struct task *task)
+{
+    hands_give(hand_of, task);
 }
 
 struct flush {

@@ -98,6 +98,7 @@ static void held_clear(struct lane *lane)
         held_free(held);
     }
     lane->n_held = lane->bytes_held = 0;
+    lane->given = NULL;
 }
 
 void lane_let_go(struct lane *lane)
@@ -198,6 +199,7 @@ int64_t lane_offset(const struct lane *lane)
 void lane_rest(struct lane *lane, uint64_t ms)
 {
     lane->state = LANE_RESTING;
+    lane->full = false;
     timer_start(lane->timer, ms, 0);
 }
 
@@ -269,10 +271,18 @@ bool lane_locked(const struct lane *lane)
 static bool is_full(const struct lane *lane)
 {
     const struct omq_consumer_options *o = &lane->consumer->options;
+    if (o->pop)
+        return pop_full(lane);
     if (lane->n_held > (size_t)o->max_messages ||
         lane->bytes_held > (size_t)o->max_mib * 1024 * 1024)
         return true;
     return !o->ordered && lane->n_held > 0 && lane->seen - lane_offset(lane) > o->max_span;
+}
+
+void lane_emptier(struct lane *lane)
+{
+    if (lane->state == LANE_RESTING && lane->full && !is_full(lane))
+        lane_go(lane);
 }
 
 void lane_go(struct lane *lane)
@@ -285,10 +295,6 @@ void lane_go(struct lane *lane)
         lane_rest(lane, REST_TROUBLE_MS); /* locks_renew calls us earlier */
         return;
     }
-    if (consumer->options.pop && !consumer->paused) {
-        pop_go(lane);
-        return;
-    }
     if (!lane->started && !consumer->options.pop) {
         lane->state = LANE_STARTING;
         offsets_start(lane);
@@ -296,8 +302,11 @@ void lane_go(struct lane *lane)
     }
     if (consumer->paused)
         lane_rest(lane, REST_PAUSED_MS);
-    else if (is_full(lane))
-        lane_rest(lane, REST_FULL_MS);
+    else if (is_full(lane)) {
+        lane_rest(lane, REST_FULL_MS); /* lane_emptier calls us earlier */
+        lane->full = true;
+    } else if (consumer->options.pop)
+        pop_go(lane);
     else
         pull(lane);
 }

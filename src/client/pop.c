@@ -160,7 +160,7 @@ static void popped(struct call *call, const struct answer *answer)
 }
 
 /* No more than the hands can begin soon: everybody else could have them meanwhile. */
-static bool is_full(const struct lane *lane)
+bool pop_full(const struct lane *lane)
 {
     const struct omq_consumer_options *o = &lane->consumer->options;
     size_t soon = 2 * (size_t)o->threads * (size_t)o->batch + POP_MOST;
@@ -173,10 +173,6 @@ void pop_go(struct lane *lane)
     struct omq_consumer *consumer = lane->consumer;
     struct omq_client *client = consumer->client;
     lane->started = true; /* wherever: that is the broker's affair */
-    if (is_full(lane)) {
-        lane_rest(lane, REST_FULL_MS);
-        return;
-    }
     const struct sub *sub = sub_find(consumer, lane->queue.topic);
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);

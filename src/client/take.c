@@ -3,6 +3,7 @@
 
 /* A message that is put off stays here no longer without being seen. */
 #define REST_MAX_MS 3600000
+#define TOGETHER    256 /* batches */
 
 bool consumer_entered(struct omq_consumer *consumer)
 {
@@ -41,18 +42,37 @@ static size_t ready_wait(struct omq_consumer *consumer, int timeout_ms, struct o
     return n;
 }
 
+/* Those that closing did not wait for, and those that are over before the application has seen
+ * them. */
+static void put_away(struct omq_batch *batch, bool ours)
+{
+    if (ours) {
+        omq_batch_finish(batch, OMQ_LATER, 0);
+        return;
+    }
+    batch_judge(batch, OMQ_LATER, 0);
+    if (batch->exact)
+        exact_end(&batch, 1);
+    const struct omq_batch *back = batches_over(&batch, 1);
+    invariant(!back);
+}
+
 /* Of those that were waiting, what is for the application; the others are over. */
 static size_t admit_all(struct omq_batch **batches, size_t n)
 {
     size_t kept = 0;
+    struct exact *exact = n > 0 ? batches[0]->exact : NULL;
+    for (size_t i = 0; i < n; i++)
+        batch_ready(batches[i]);
+    if (exact)
+        exact_begin(batches, n);
     for (size_t i = 0; i < n; i++) {
         struct omq_batch *batch = batches[i];
-        if (!batch_admit(batch))
-            continue;
-        if (batch->readable == 0)
-            omq_batch_finish(batch, OMQ_LATER, 0);
-        else
+        bool ours = batch_take(batch);
+        if (ours && batch->readable > 0)
             batches[kept++] = batch;
+        else
+            put_away(batch, ours);
     }
     return kept;
 }
@@ -140,31 +160,34 @@ static void send_together(struct omq_batch *first)
     consumer_left(consumer);
 }
 
-void omq_batch_finish_all(const struct omq_ending *endings, size_t n)
+/* The first of them that are of one consumer, at most TOGETHER. How many that was. */
+static size_t finish_some(const struct omq_ending *endings, size_t n)
 {
-    struct omq_batch *first = NULL, *last = NULL;
-    for (size_t i = 0; endings && i < n; i++) {
-        const struct omq_ending *ending = &endings[i];
-        struct omq_batch *batch = ending->batch;
+    struct omq_batch *some[TOGETHER];
+    size_t n_some = 0, i = 0;
+    for (; i < n && n_some < TOGETHER; i++) {
+        struct omq_batch *batch = endings[i].batch;
         if (!batch)
             continue;
-        batch_judge(batch, ending->result == OMQ_DONE ? OMQ_DONE : OMQ_LATER, ending->done);
-        if (ending->result == OMQ_DEFER || ending->result == OMQ_DEAD)
-            batch_except(batch, ending);
-        if (!batch_over(batch))
-            continue;
-        if (first && first->consumer != batch->consumer) {
-            send_together(first);
-            first = NULL;
-        }
-        batch->with = NULL;
-        if (first)
-            last->with = batch;
-        else
-            first = batch;
-        last = batch;
+        if (n_some > 0 && some[0]->consumer != batch->consumer)
+            break;
+        batch_judge(batch, endings[i].result == OMQ_DONE ? OMQ_DONE : OMQ_LATER, endings[i].done);
+        some[n_some++] = batch;
     }
-    send_together(first);
+    if (n_some > 0 && some[0]->exact)
+        exact_end(some, n_some);
+    for (size_t k = 0; k < i; k++)
+        if (endings[k].batch && (endings[k].result == OMQ_DEFER || endings[k].result == OMQ_DEAD))
+            batch_except(endings[k].batch, &endings[k]);
+    send_together(batches_over(some, n_some));
+    return i;
+}
+
+void omq_batch_finish_all(const struct omq_ending *endings, size_t n)
+{
+    size_t done = 0;
+    while (endings && done < n)
+        done += finish_some(endings + done, n - done);
 }
 
 void omq_batch_finish(struct omq_batch *batch, int result, size_t done)

@@ -25,6 +25,10 @@ static struct omq_batch *batch_make(struct lane *lane, size_t n)
     batch->clock = lane->consumer->client->clock;
     batch->held = (struct held **)(batch->messages + n);
     batch->exact = exact_hold(lane->consumer->exact);
+    batch->handle = lane->consumer->options.handle;
+    batch->user = lane->consumer->options.user;
+    batch->ordered = lane->consumer->options.ordered;
+    batch->size = n;
     batch->floor = lane_offset(lane);
     return batch;
 }
@@ -91,30 +95,42 @@ static bool may_give(const struct lane *lane)
            (lane->out == 0 && (!consumer_locks(consumer) || lane_locked(lane)));
 }
 
+/* Before it, none is free. */
+static struct link *first_free(const struct lane *lane)
+{
+    return lane->given ? lane->given->next : lane->held.head.next;
+}
+
 /* In order nothing is given away while something is out; else everything that is there. */
 static void lane_give(struct lane *lane)
 {
     const struct omq_consumer *consumer = lane->consumer;
     size_t most = (size_t)consumer->options.batch;
     bool before = consumer->options.acknowledge == OMQ_BEFORE;
+    bool gap = false; /* one that is free was passed over */
     struct omq_batch *batch = NULL;
     uint64_t now = clock_ns(consumer->client->clock);
     if (!may_give(lane))
         return;
-    list_each(k, &lane->held) {
+    for (struct link *k = first_free(lane), *next; k != &lane->held.head; k = next) {
         struct held *held = list_entry(k, struct held, link);
-        if (held->taken || held->returning)
-            continue;
-        if (held->rest_ns > now) {
+        bool out = held->taken || held->returning;
+        next = k->next;
+        if (!out && held->rest_ns > now) {
+            gap = true;
             lane_wake(lane, held->rest_ns);
             if (consumer->options.ordered)
                 break;
             continue;
         }
-        if (before && held->delivery.offset >= lane->told)
+        if (!out && before && held->delivery.offset >= lane->told)
             break; /* it came after the broker was told */
-        if (!batch && !(batch = batch_make(lane, most)))
+        if (!out && !batch && !(batch = batch_make(lane, most)))
             return; /* no memory: the next arrival, or the next tick, tries again */
+        if (!gap)
+            lane->given = k;
+        if (out)
+            continue;
         held->taken = true;
         batch->held[batch->n++] = held;
         if (before)
@@ -179,8 +195,6 @@ void batch_judge(struct omq_batch *batch, int result, size_t done)
     batch->done = done;
     for (size_t i = 0; i < batch->readable; i++)
         batch->held[i]->outcome = result == OMQ_DONE || i < done ? OUTCOME_DONE : OUTCOME_FAILED;
-    if (batch->exact)
-        exact_end(batch);
 }
 
 /* Nobody but the one who has it knows it any more. */
@@ -193,44 +207,62 @@ static void batch_free(struct omq_batch *batch)
     free(batch);
 }
 
-bool batch_over(struct omq_batch *batch)
+struct omq_batch *batches_over(struct omq_batch *const *batches, size_t n)
 {
-    int taken = BATCH_TAKEN;
-    if (atomic_compare_exchange_strong(&batch->state, &taken, BATCH_OVER))
-        return true;
-    batch_free(batch);
-    return false;
+    struct omq_batch *first = NULL, **end = &first;
+    for (size_t i = 0; i < n; i++) {
+        struct omq_batch *batch = batches[i];
+        int taken = BATCH_TAKEN;
+        batch->with = NULL;
+        if (!atomic_compare_exchange_strong(&batch->state, &taken, BATCH_OVER)) {
+            batch_free(batch);
+            continue;
+        }
+        *end = batch;
+        end = &batch->with;
+    }
+    return first;
 }
 
-bool batch_admit(struct omq_batch *batch)
+void batch_ready(struct omq_batch *batch)
 {
     batch_mark(batch);
     batch_expand(batch);
     atomic_store(&batch->state, BATCH_ASKING);
-    if (batch->exact)
-        exact_begin(batch);
+}
+
+bool batch_take(struct omq_batch *batch)
+{
     int asking = BATCH_ASKING;
-    if (atomic_compare_exchange_strong(&batch->state, &asking, BATCH_TAKEN))
-        return true;
-    batch_judge(batch, OMQ_LATER, 0); /* its claims are given up */
-    batch_free(batch);
-    return false;
+    return atomic_compare_exchange_strong(&batch->state, &asking, BATCH_TAKEN);
+}
+
+void batch_work(struct omq_batch *batch)
+{
+    size_t done = 0;
+    int result = OMQ_LATER;
+    if (batch_take(batch) && batch->readable > 0)
+        result = batch->handle(batch->user, batch->messages, batch->readable, &done);
+    batch_judge(batch, result, done);
 }
 
 static void batch_run(struct task *task)
 {
     struct omq_batch *batch = list_entry(task, struct omq_batch, task);
-    struct omq_consumer *consumer = batch->consumer; /* which may be gone once it is admitted */
-    const struct omq_consumer_options o = consumer->options;
-    size_t done = 0;
-    int result = OMQ_LATER;
-    if (!batch_admit(batch))
+    if (batch->exact) {
+        desk_run(batch);
         return;
-    if (batch->readable > 0)
-        result = o.handle(o.user, batch->messages, batch->readable, &done);
-    batch_judge(batch, result, done);
-    if (batch_over(batch))
-        loop_post(consumer->client->loop, &batch->post);
+    }
+    batch_ready(batch);
+    batch_work(batch);
+    if (batches_over(&batch, 1))
+        loop_post(batch->consumer->client->loop, &batch->post);
+}
+
+bool batch_of_desk(struct task *task, void *desk)
+{
+    const struct omq_batch *batch = list_entry(task, struct omq_batch, task);
+    return task->run == batch_run && batch->exact && exact_desk(batch->exact) == desk;
 }
 
 /* ---- and back, on the loop ---- */
@@ -339,6 +371,7 @@ static void lane_settle(struct lane *lane)
     } else if (lane->state != LANE_DROPPED) {
         work_give(lane);
     }
+    lane_emptier(lane);
     lane_idle(lane);
 }
 
@@ -378,6 +411,7 @@ static void batch_unmake(struct omq_batch *batch)
     for (size_t i = 0; i < batch->n; i++) {
         struct held *held = batch->held[i];
         held->taken = false;
+        batch->lane->given = NULL;
         if (!held->done)
             continue;
         atomic_fetch_sub_explicit(&batch->consumer->client->stats.waiting, 1, memory_order_relaxed);

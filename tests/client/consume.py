@@ -373,6 +373,28 @@ def _():
     tap.unwatch(stuck)
 
 
+@tap.test("with `once`, a handler that hangs holds up no batch but its own; left behind, it and what waited with it break nothing")
+def _():
+    p = play()
+    topic, group = p.topic("Held"), unique("held")
+    stuck = p.puppet("held_one")
+    p.stop(p.consumer("first", topic, on=stuck), stuck)
+    threads = process.threads(stuck.child.pid)
+    others = ["m%d" % i for i in range(600)]
+    p.send(*[puppet.message(topic, body, keys=[body]) for body in [*others[:300], "hang", *others[300:]]])
+    consumer = p.consumer("held", topic, group, on=stuck, hang_at="hang", close_ms=300, threads=2, once="memory:")
+    process.wait_until(lambda: set(p.bodies(consumer, stuck)) == {"hang", *others}, 30, "all but one are handled")
+    tap.equal(len(p.bodies(consumer, stuck)), 601, "each of them once")
+    p.stop(consumer, stuck)
+    heir = p.consumer("heir", topic, group)
+    process.wait_until(lambda: "hang" in p.bodies(heir), 30, "it comes again")
+    p.stop(heir)
+    stuck.call("release")
+    process.wait_until(lambda: process.threads(stuck.child.pid) == threads, 30, "its thread has ended")
+    stuck.end()
+    tap.unwatch(stuck)
+
+
 @tap.test("closing a consumer that found no topic, and one whose servers are gone, takes no longer than its timeouts")
 def _():
     p = play()

@@ -66,6 +66,11 @@ def wait_until(condition, timeout, what, pause=0.05):
         time.sleep(pause)
 
 
+def threads(pid):
+    """How many threads a process has."""
+    return len(os.listdir("/proc/%d/task" % pid))
+
+
 def freeze(pid):
     """SIGSTOP, and wait until it has: the signal only asks, and a thread on another core may answer somebody first."""
     os.kill(pid, signal.SIGSTOP)
