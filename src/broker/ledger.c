@@ -230,8 +230,10 @@ static enum err asks_run(struct broker *b, struct ledger_desk *d, struct ledger_
             ask->err = fault_set(&ask->why, ERR_STALE, "birth");
             continue;
         }
-        for (size_t k = 0; !err && k < ask->n; k++)
+        for (size_t k = 0; !err && k < ask->n; k++) {
+            ledger_expect(r->ledger, ask->ops, ask->n, k);
             err = op_run(b, d, ask, &ask->ops[k]);
+        }
     }
     return err;
 }

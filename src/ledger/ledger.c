@@ -15,7 +15,10 @@
 #define LOOK_AT   2    /* rows, for each that is added */
 #define LOOK_FULL 4096 /* rows, in a turn that finds the table nearly full */
 #define KEEP_MOST 40   /* 2^n ms */
-#define TIME_MOST (INT64_MAX / 2000)
+/* How many operations ahead a row is called for. */
+#define EXPECT_FAR  8
+#define EXPECT_NEAR 4
+#define TIME_MOST   (INT64_MAX / 2000)
 
 /* ---- opening ---- */
 
@@ -245,6 +248,7 @@ void ledger_sweep(struct ledger *l, int64_t now_ms, uint32_t rows)
             break;
         list_remove(&i->by_time);
         (void)map_remove(&l->instances, bytes_of(i->key, sizeof i->key));
+        l->met = NULL;
         free(i);
     }
 }
@@ -256,11 +260,16 @@ void ledger_begins(struct ledger *l, int64_t now_ms)
     l->since_ms = now_ms;
 }
 
-static struct instance *instance_find(const struct ledger *l, uint32_t instance)
+static struct instance *instance_find(struct ledger *l, uint32_t instance)
 {
     uint8_t key[4];
     store_u32(key, instance);
-    return map_get(&l->instances, bytes_of(key, sizeof key));
+    if (l->met && memcmp(l->met->key, key, sizeof key) == 0)
+        return l->met;
+    struct instance *i = map_get(&l->instances, bytes_of(key, sizeof key));
+    if (i)
+        l->met = i;
+    return i;
 }
 
 static void instance_name(struct instance *i, struct bytes name)
@@ -304,19 +313,19 @@ void ledger_absent(struct ledger *l, uint32_t instance, int64_t now_ms)
     list_add_tail(&l->ended, &i->by_time);
 }
 
-static const struct instance *instance_of(const struct ledger *l, uint64_t token)
+static const struct instance *instance_of(struct ledger *l, uint64_t token)
 {
     return l->instances.n ? instance_find(l, (uint32_t)(token >> 32)) : NULL;
 }
 
-static bool is_there(const struct ledger *l, uint64_t token)
+static bool is_there(struct ledger *l, uint64_t token)
 {
     const struct instance *i = instance_of(l, token);
     return i && !instance_is_gone(l, i, l->now_ms);
 }
 
 /* Only what was watched can be missed. */
-static bool owner_is_gone(const struct ledger *l, const struct row *row)
+static bool owner_is_gone(struct ledger *l, const struct row *row)
 {
     return row && row->state == ONCE_CONSUMING && row->flags & LEDGER_WATCHED &&
            instance_is_gone(l, instance_of(l, row->token), l->now_ms);
@@ -446,7 +455,7 @@ static bool op_is_sound(struct op *op)
     return false;
 }
 
-static void entry_of(struct ledger_entry *e, const struct ledger *l, struct bytes group,
+static void entry_of(struct ledger_entry *e, struct ledger *l, struct bytes group,
                      const struct op *op, enum ledger_event event)
 {
     const struct instance *who = instance_of(l, op->token);
@@ -624,6 +633,18 @@ static struct row *row_now(struct ledger *l, const uint8_t *id)
     u->dropped = steps_detach(l, row);
     row_drop(l, row);
     return NULL;
+}
+
+void ledger_expect(struct ledger *l, const struct op *ops, size_t n, size_t at)
+{
+    if (at + EXPECT_FAR < n) {
+        const uint8_t *id = ops[at + EXPECT_FAR].id;
+        rows_expect(shard_of(l, id), id, true);
+    }
+    if (at + EXPECT_NEAR < n) {
+        const uint8_t *id = ops[at + EXPECT_NEAR].id;
+        rows_expect(shard_of(l, id), id, false);
+    }
 }
 
 bool ledger_run(struct ledger *l, struct bytes group, uint32_t record, struct op *op,

@@ -72,6 +72,8 @@ struct ledger_where {
 };
 #define LEDGER_PENDING (UINT64_C(1) << 63)
 
+/* Operation number `at` of `n` is run next: the memory that those behind it need is called for. */
+void ledger_expect(struct ledger *l, const struct op *ops, size_t n, size_t at);
 /* Decides one operation and sets its outcome. True: `entry` is to be written as part of record
  * number `record` of this turn; it has slices of the operation. `where`: what the operation brings
  * back and the caller has to fetch from the log, for a claim that is OUT_DONE and for OP_STEP_GET.

@@ -56,6 +56,7 @@ struct ledger {
     struct ledger_numbers counted, counted_before;
 
     struct map instances; /* key → struct instance */
+    struct instance *met; /* the last one that was asked for, or NULL */
     struct list ended;
     size_t n_there; /* of them, that some request names */
 };

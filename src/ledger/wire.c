@@ -66,7 +66,8 @@ static const char *text_at(struct rd *r, size_t max, bool *too_big)
 static enum err op_read(struct rd *r, struct op *op)
 {
     bool too_big = false;
-    *op = (struct op){.kind = (enum op_kind)rd_u8(r)};
+    op_clear(op);
+    op->kind = (enum op_kind)rd_u8(r);
     uint8_t flags = rd_u8(r);
     op->forget = flags & FLAG_FORGET;
     op->takeover = flags & FLAG_TAKEOVER;

@@ -369,6 +369,7 @@ ONCE_DRIVER_EXPORT(broker);
 const struct once_driver once_driver_broker = {
     .name = "broker",
     .watches = true,
+    .any_order = true,
     .lanes = 2, /* while one is on its way another is made */
     .open = broker_open,
     .close = broker_close,

@@ -6,10 +6,10 @@
  * thread's help, and many share each round trip or commit, without anybody waiting for a batch to
  * fill.
  *
- *     row:   a b c d e f g …      leader: takes a…f, sorted by id, each id once; the rest goes next
+ *     row:   a b c d e f g …      leader: takes a…f, each id once; the rest goes next
  *
- * The row is in the order of arrival. Sorting gives databases one order of locks. Of two operations
- * on one id the second waits for the next batch.
+ * The row is in the order of arrival. For databases it is sorted by id, which gives them one order
+ * of locks. Of two operations on one id the second waits for the next batch.
  *
  * When an operation has no answer: it goes back to the front of the row and is asked again, from
  * the third time on alone, so that one that the store cannot bear harms no others. Each caller has
@@ -62,8 +62,13 @@ struct crew {
 
 /* What a leader carries from the row to the store and back. */
 struct batch {
-    struct ask *asks[ONCE_OPS_MAX]; /* by id */
+    struct ask *asks[ONCE_OPS_MAX];
     size_t n;
+};
+/* Whose ids these are: numbers of asks and one, at the place of their id or behind it. */
+#define IDS_PLACES (2 * ONCE_OPS_MAX)
+struct ids {
+    uint16_t at[IDS_PLACES];
 };
 
 static void enter(struct crew *crew)
@@ -185,42 +190,40 @@ static void row_expire(struct crew *crew, struct party *own)
     }
 }
 
-/* Where it stands among those that are sorted; false: its id is there. */
-static bool batch_place(const struct batch *batch, const struct op *op, size_t *at)
+/* False: its id is there. */
+static bool ids_add(struct ids *ids, const struct batch *batch, const struct op *op)
 {
-    size_t low = 0, high = batch->n;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        int order = memcmp(batch->asks[mid]->op->id, op->id, ONCE_ID_SIZE);
-        if (order == 0)
+    size_t place;
+    memcpy(&place, op->id, sizeof place); /* a hash already */
+    for (place %= IDS_PLACES; ids->at[place] > 0; place = (place + 1) % IDS_PLACES)
+        if (memcmp(batch->asks[ids->at[place] - 1]->op->id, op->id, ONCE_ID_SIZE) == 0)
             return false;
-        if (order < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    *at = low;
+    ids->at[place] = (uint16_t)(batch->n + 1);
     return true;
 }
 
 static void row_gather(struct crew *crew, struct batch *batch)
 {
+    struct ids ids = {{0}};
     batch->n = 0;
     list_each(k, &crew->row) {
         struct ask *ask = ask_at(k);
         bool alone = ask->tries >= TRIES_TOGETHER;
-        size_t at;
         if (batch->n == ONCE_OPS_MAX || (alone && batch->n > 0))
             return;
-        if (!batch_place(batch, ask->op, &at))
+        if (!ids_add(&ids, batch, ask->op))
             continue;
         row_remove(ask);
-        memmove(&batch->asks[at + 1], &batch->asks[at], (batch->n - at) * sizeof batch->asks[0]);
-        batch->asks[at] = ask;
-        batch->n++;
+        batch->asks[batch->n++] = ask;
         if (alone)
             return;
     }
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct ask *const *x = a, *const *y = b;
+    return memcmp((*x)->op->id, (*y)->op->id, ONCE_ID_SIZE);
 }
 
 /* ---- asking ---- */
@@ -325,6 +328,8 @@ static void lane_turn(struct crew *crew, struct lane *lane, struct party *own)
     why.text[0] = 0;
     row_gather(crew, &batch);
     leave(crew);
+    if (!crew->with.driver->any_order)
+        qsort(batch.asks, batch.n, sizeof batch.asks[0], by_id);
     bool asked;
     enum err err = lane_ask(crew, lane, &batch, &asked, &why);
     enter(crew);

@@ -71,7 +71,8 @@ struct once_driver {
     bool direct;      /* run() is quick: called by each worker itself, all on the one connection */
     bool sql;         /* has the functions of transactions below */
     bool watches; /* knows by itself whose process is gone: claims are always made with takeover */
-    int lanes;    /* batches that may be under way at the same time; 0: 1 */
+    bool any_order; /* batches come as they are, not sorted by id */
+    int lanes;      /* batches that may be under way at the same time; 0: 1 */
 
     /* The first connection is made here, so that wrong settings show. `why` is a sentence without
      * passwords. ERR_IO: cannot be reached; ERR_DENIED; ERR_UNSUPPORTED: too old; ERR_NOT_FOUND:

@@ -144,7 +144,6 @@ struct once_run {
     struct once *once;
     struct once_run *next; /* in running */
     struct buf key;        /* prefix and key, then a NUL that is not counted */
-    struct op op;
     int attempt;
     bool without_store; /* open_when_down: there is no claim */
     bool overtook;      /* an earlier run of the key never ended */
@@ -158,6 +157,8 @@ struct once_run {
     struct place place; /* ONCE_OFFSET */
     enum err broken;    /* a statement of ours failed (op.why): it can only be rolled back */
     uint32_t outbox;    /* messages put there so far */
+
+    struct op op; /* last: see op_clear */
 };
 /* More than that and it is out of what malloc keeps for each thread, which is most of its cost. */
 static_assert(sizeof(struct once_run) <= 1024, "a run is allocated for each message");

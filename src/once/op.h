@@ -5,7 +5,9 @@
 #include "base/bytes.h"
 #include "base/err.h"
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define ONCE_ID_SIZE    32         /* SHA-256 of scope and key */
 #define ONCE_NAME_MAX   200        /* the key as people read it: printable ASCII, cut */
@@ -61,7 +63,14 @@ struct op {
                         another token, whose run never ended */
     int64_t fence;   /* claim, look */
     int64_t left_ms; /* claim: of the other's; look */
-    struct fault why; /* OUT_FAILED */
+    struct fault
+        why; /* OUT_FAILED. Last, since of it only the first byte must be written: op_clear */
 };
+
+/* One that says nothing. The room for a sentence, which is most of it, stays as it is. */
+static inline void op_clear(struct op *op)
+{
+    memset(op, 0, offsetof(struct op, why) + offsetof(struct fault, text) + 1);
+}
 
 #endif

@@ -49,6 +49,19 @@ struct row *rows_find(const struct rows *rows, const uint8_t *id)
     return slot->number == NONE ? NULL : rows_at(rows, slot->number);
 }
 
+void rows_expect(const struct rows *rows, const uint8_t *id, bool far)
+{
+    if (rows->n_slots == 0)
+        return;
+    uint32_t tag = tag_of(rows, id);
+    const struct rows_slot *slot = &rows->slot[tag & (rows->n_slots - 1)];
+    if (far)
+        __builtin_prefetch(slot);
+    else if (slot->number != NONE &&
+             slot->tag == tag) /* else it is new, or not where it would be */
+        __builtin_prefetch(rows_at(rows, slot->number), 1);
+}
+
 static enum err slots_set(struct rows *rows, uint32_t n)
 {
     uint32_t mask = n - 1;

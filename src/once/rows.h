@@ -60,6 +60,9 @@ static inline unsigned rows_shard(const uint8_t *id)
 }
 
 struct row *rows_find(const struct rows *rows, const uint8_t *id); /* NULL: there is none */
+/* It will be asked for soon: whoever has many to ask for says so of each some steps ahead, first
+ * with `far`, then without, and does not wait for memory one by one. */
+void rows_expect(const struct rows *rows, const uint8_t *id, bool far);
 /* A row for this id, which has none: all zero but the id, so without a state it is not in use for
  * whoever walks over them. NULL: out of memory. */
 struct row *rows_add(struct rows *rows, const uint8_t *id);

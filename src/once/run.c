@@ -24,7 +24,10 @@ static struct once_run *run_new(struct once *once, const struct once_message *me
     struct once_run *run = malloc(sizeof *run);
     if (!run)
         return NULL;
-    *run = (struct once_run){.once = once, .attempt = message->attempt};
+    memset(run, 0, offsetof(struct once_run, op));
+    op_clear(&run->op);
+    run->once = once;
+    run->attempt = message->attempt;
     run->op.name = run->place.name = "";
     run->op.expiry_ms = once->with.expiry_ms;
     run->op.retention_ms = once->with.retention_ms;
