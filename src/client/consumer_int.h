@@ -250,7 +250,7 @@ struct bytes lane_broker(struct lane *lane, bool master, struct topic_route **ro
 
 enum batch_state {
     BATCH_OUT,    /* on its way to somebody, or being made ready, which is quick: not left yet */
-    BATCH_ASKING, /* made ready: what may run is asked of libonce */
+    BATCH_ASKING, /* made ready: what may run is asked of libonce, or was, and waits on the desk */
     BATCH_TAKEN,  /* the application has it */
     BATCH_OVER,   /* on its way back to the loop */
     BATCH_LEFT,   /* the consumer is gone: whoever has it frees it */
