@@ -136,9 +136,9 @@ struct sql_engine {
      *     tick: SELECT clock, birth.
      *     straight_claim: inserts, unless the id is there: id, name, state, token, until_ms and
      * keep_ms (as so long from now), fingerprint. The fence is the clock in microseconds.
-     *     straight_finish: keep_ms stays if it is ? to ? from now, else it is ? from now; until_ms
-     * is ? from now, the state ?; where that was ? or ?, and id and token are these.
-     *     straight_finish_many: `many` of it; may be NULL. */
+     *     straight_finish: keep_ms stays if it is ? to ? from now, else it is ? from now (or
+     * nothing is changed); until_ms is ? from now, the state ?; where that was ? or ?, and id and
+     * token are these. straight_finish_many: `many` of it; may be NULL. */
     const char *tick, *straight_claim, *straight_finish, *straight_finish_many;
     /* A statement that commits, to go last with those that `run` gets: where one before it fails it
      * is not run. NULL: a commit is a trip of its own. */

@@ -8,12 +8,18 @@
  * Somebody who removes the file leaves us with one that has no name, in which we could go on
  * happily while others begin a new one: so each transaction asks first whether the file is still
  * what its path says (H-13).
+ *
+ * What a batch costs is pages: each one that it touches goes into the WAL whole, with a checksum.
+ * Ids are hashes, so a table in their order would touch a page for each claim and another for each
+ * finish. Rows stand in the order they came in instead, and only the index of ids is touched at
+ * random, by claims; a finish finds its row among the last ones, and leaves both indexes alone. A
+ * WAL that is copied into the file less often has more of its pages several times, which are copied
+ * once; and a cache that holds the index spares reading it again for each batch.
  */
 #include "once/sqlite_int.h"
 
 #include "once.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
@@ -25,83 +31,9 @@
 #define NAP_SHORT_NS  200000L
 #define NAP_DOUBLINGS 5 /* up to 6.4 ms */
 
-/* ---- errors ---- */
-
-/* What the system said. A commit that could not write its WAL leaves that with the file alone. */
-static int os_of(const struct sql_conn *c)
-{
-    int os = sqlite3_system_errno(c->db);
-    sqlite3_file *wal = NULL;
-    if (os == 0)
-        (void)sqlite3_file_control(c->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
-    if (wal && wal->pMethods)
-        (void)wal->pMethods->xFileControl(wal, SQLITE_FCNTL_LAST_ERRNO, &os);
-    return os;
-}
-
-static enum err kind_of(const struct sql_conn *c, int rc, int os)
-{
-    switch (rc & 0xff) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return ERR_BUSY;
-    case SQLITE_CONSTRAINT:
-        return rc == SQLITE_CONSTRAINT_UNIQUE || rc == SQLITE_CONSTRAINT_PRIMARYKEY ||
-                       rc == SQLITE_CONSTRAINT_ROWID
-                   ? ERR_EXISTS
-                   : ERR_INVALID;
-    case SQLITE_FULL:
-        return ERR_DISK_FULL;
-    case SQLITE_IOERR:
-        return os == ENOSPC || os == EDQUOT || os == EFBIG ? ERR_DISK_FULL : ERR_IO;
-    case SQLITE_READONLY:
-        return rc == SQLITE_READONLY_DBMOVED ? ERR_STALE : ERR_READ_ONLY;
-    case SQLITE_PERM:
-    case SQLITE_AUTH:
-        return ERR_DENIED;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        return ERR_DAMAGED;
-    case SQLITE_NOMEM:
-        return ERR_NO_MEMORY;
-    case SQLITE_CANTOPEN:
-        return os == EACCES || os == EPERM ? ERR_DENIED : ERR_IO;
-    case SQLITE_TOOBIG:
-        return ERR_TOO_BIG;
-    case SQLITE_ERROR:
-        return strncmp(sqlite3_errmsg(c->db), "no such table", 13) == 0 ? ERR_NOT_FOUND
-                                                                        : ERR_INVALID;
-    default:
-        return ERR_INVALID;
-    }
-}
-
-static const char *hint_of(enum err err)
-{
-    switch (err) {
-    case ERR_DAMAGED:
-        return "; the file is damaged or not one of SQLite's: restore it from a copy, or move it "
-               "away to begin anew";
-    case ERR_READ_ONLY:
-    case ERR_DENIED:
-        return "; the file, its folder and FILE-wal must be writable for this user";
-    case ERR_DISK_FULL:
-        return "; make room on the disk";
-    case ERR_BUSY:
-        return "; another process is writing for longer than wait_ms";
-    default:
-        return "";
-    }
-}
-
-static enum err fail(struct sql_conn *c, int rc, struct fault *why)
-{
-    bool system = (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_IOERR;
-    int os = system ? os_of(c) : 0;
-    enum err err = kind_of(c, rc, os);
-    return fault_set(why, err, "sqlite:%s: %s%s%s%s", c->path, sqlite3_errmsg(c->db),
-                     system && os ? ": " : "", system && os ? strerror(os) : "", hint_of(err));
-}
+/* Up to 16 MiB of WAL, in pages; up to 8 of cache, in KiB, for each connection that needs them. */
+#define WAL_PAGES "4000"
+#define CACHE_KIB "8192"
 
 /* ---- waiting ---- */
 
@@ -142,7 +74,7 @@ static enum err prepare(struct sql_conn *c, const char *text, bool keep, sqlite3
     int rc =
         sqlite3_prepare_v3(c->db, text, -1, keep ? SQLITE_PREPARE_PERSISTENT : 0, &stmt, &rest);
     if (rc != SQLITE_OK)
-        return fail(c, rc, why);
+        return sqlite_fail(c, rc, why);
     if (!stmt || !is_blank(rest)) {
         (void)sqlite3_finalize(stmt);
         return fault_set(why, ERR_INVALID, "sqlite:%s: not one statement: %.200s", c->path, text);
@@ -248,7 +180,7 @@ static enum err run_one(struct sql_conn *c, struct sql_call *call, struct fault 
         return err;
     int rc = step_all(c, stmt, call);
     if (rc != SQLITE_DONE)
-        err = fail(c, rc, why);
+        err = sqlite_fail(c, rc, why);
     (void)sqlite3_reset(stmt);
     (void)sqlite3_clear_bindings(stmt);
     if (owned)
@@ -414,13 +346,20 @@ static enum err set_up(struct sql_conn *c, struct fault *why)
 {
     if (sqlite3_db_readonly(c->db, "main") == 1)
         return fault_set(why, ERR_READ_ONLY, "sqlite:%s: the file can only be read%s", c->path,
-                         hint_of(ERR_READ_ONLY));
+                         sqlite_hint(ERR_READ_ONLY));
     (void)sqlite3_busy_handler(c->db, wait_busy, c);
     (void)sqlite3_commit_hook(c->db, may_commit, c);
     (void)sqlite3_rollback_hook(c->db, rolled_back, c);
-    enum err err = set_wal(c, why);
-    struct sql_call call = {.text = "PRAGMA synchronous = FULL", .once = true};
-    return err ? err : run_one(c, &call, why);
+    int rc = sqlite_clock(c);
+    enum err err = rc == SQLITE_OK ? set_wal(c, why) : sqlite_fail(c, rc, why);
+    static const char *const settings[] = {"PRAGMA synchronous = FULL",
+                                           "PRAGMA wal_autocheckpoint = " WAL_PAGES,
+                                           "PRAGMA cache_size = -" CACHE_KIB};
+    for (size_t i = 0; !err && i < sizeof settings / sizeof settings[0]; i++) {
+        struct sql_call call = {.text = settings[i], .once = true};
+        err = run_one(c, &call, why);
+    }
+    return err;
 }
 
 static void disconnect(struct sql_conn *c)
@@ -449,7 +388,7 @@ static enum err connect(const struct store_settings *settings, struct sql_conn *
         flags |= looks ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
         int rc = sqlite3_open_v2(c->path, &c->db, flags, NULL);
         if (rc != SQLITE_OK)
-            err = c->db ? fail(c, rc, why) : ERR_NO_MEMORY;
+            err = c->db ? sqlite_fail(c, rc, why) : ERR_NO_MEMORY;
         else if (looks)
             (void)sqlite3_busy_handler(c->db, wait_busy, c);
         else
@@ -493,7 +432,7 @@ static const char *const create[] = {
     "    until_ms    INTEGER NOT NULL,\n"
     "    keep_ms     INTEGER NOT NULL,\n"
     "    fingerprint INTEGER NOT NULL\n"
-    ") WITHOUT ROWID",
+    ")",
     "CREATE INDEX IF NOT EXISTS {keep} ON {claims} (keep_ms)",
     "CREATE TABLE IF NOT EXISTS {steps} (\n"
     "    id     BLOB NOT NULL,\n"
@@ -538,6 +477,16 @@ const struct sql_engine sql_engine_sqlite = {
     .create = create,
     .insert_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms, "
                     "fingerprint) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+    .tick = "SELECT once_tick({now}), number FROM {birth} WHERE one = 1",
+    .straight_claim =
+        "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms, fingerprint) "
+        "VALUES (?, ?, ?, ?, once_now() * 1000, once_now() + ?, once_now() + ?, ?) "
+        "ON CONFLICT (id) DO NOTHING",
+    /* Only where keep_ms can stay: a statement that could change it would write the index of it
+     * anew, changed or not. */
+    .straight_finish = "UPDATE {claims} SET until_ms = once_now() + ?4, state = ?5 WHERE state IN "
+                       "(?6, ?7) AND id = ?8 AND token = ?9 AND keep_ms BETWEEN once_now() + ?1 "
+                       "AND once_now() + ?2",
 };
 
 /* The same file for every connection, wherever the program may go meanwhile. */

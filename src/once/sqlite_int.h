@@ -21,6 +21,7 @@ struct sql_conn {
     bool broken;
     bool open, committing; /* between begin and commit or rollback; in our own commit */
     bool ended;            /* it was rolled back, but not by us */
+    int64_t tick_ms;       /* the clock of straight writes */
 
     int alive_fd; /* FILE-alive, or -1 */
     bool alive;
@@ -30,9 +31,16 @@ struct sql_conn {
     size_t n_cached;
 };
 
+/* sqlite_error.c: a code of SQLite as ours, with its words; what to do about one. */
+enum err sqlite_fail(struct sql_conn *c, int rc, struct fault *why);
+const char *sqlite_hint(enum err err);
+
 /* sqlite_alive.c */
 enum err sqlite_live(struct sql_conn *c, uint32_t instance, struct fault *why);
 bool sqlite_gone(struct sql_conn *c, uint32_t instance);
 bool sqlite_alive_is_there(const struct sql_conn *c);
+
+/* sqlite_clock.c: once_tick() and once_now() for this connection; a code of SQLite. */
+int sqlite_clock(struct sql_conn *c);
 
 #endif

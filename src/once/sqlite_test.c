@@ -226,6 +226,61 @@ static void a_batch_is_one_commit_and_a_batch_of_looks_none(void **state)
     rig_disconnect(&rig);
 }
 
+static int see_pages(void *user, sqlite3 *db, const char *name, int pages)
+{
+    *(int *)user = pages;
+    return SQLITE_OK;
+}
+
+static void run_all(struct conn *conn, struct op *ops, enum op_kind kind, int from, int n)
+{
+    struct op *list[ONCE_OPS_MAX] = {0};
+    for (int i = 0; i < n; i++) {
+        ops[i] = op_of(kind, (from + i) * 7919, 10); /* anywhere among the ids */
+        ops[i].expiry_ms = ops[i].retention_ms / 1000;
+        list[i] = &ops[i];
+    }
+    assert_int_equal(sql_run(conn, list, (size_t)n, NULL), OK);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(ops[i].outcome, OUT_OK);
+}
+
+/* Pages are what a batch costs. 64 rows that were claimed last stand on two or three of them,
+ * however far apart their ids are. */
+static void a_batch_of_finishes_touches_few_pages(void **state)
+{
+    struct rig rig;
+    static struct op ops[ONCE_OPS_MAX];
+    int pages = 0;
+    rig_open(&rig);
+    (void)sqlite3_wal_hook(sql_native(rig.conn), see_pages, &pages);
+    for (int from = 0; from < 40 * 64; from += 64)
+        run_all(rig.conn, ops, OP_CLAIM, from, 64);
+    int before = pages;
+    run_all(rig.conn, ops, OP_FINISH, 39 * 64, 64);
+    assert_in_range(pages - before, 1, 6);
+    rig_disconnect(&rig);
+}
+
+/* A file whose claims stand in the order of their ids, as all did once. */
+static void a_file_of_an_older_form_goes_on(void **state)
+{
+    struct rig rig;
+    static struct op ops[ONCE_OPS_MAX];
+    rig_open(&rig);
+    (void)rig_exec(&rig, "DROP TABLE {claims}");
+    (void)rig_exec(&rig, "CREATE TABLE {claims} (id BLOB NOT NULL PRIMARY KEY, name TEXT NOT NULL, "
+                         "state INTEGER NOT NULL, token INTEGER NOT NULL, fence INTEGER NOT NULL, "
+                         "until_ms INTEGER NOT NULL, keep_ms INTEGER NOT NULL, fingerprint INTEGER "
+                         "NOT NULL) WITHOUT ROWID");
+    rig_disconnect(&rig);
+    rig_connect(&rig);
+    run_all(rig.conn, ops, OP_CLAIM, 0, 64);
+    run_all(rig.conn, ops, OP_FINISH, 0, 64);
+    assert_int_equal(rig_number(&rig, "SELECT count(*) FROM {claims} WHERE state = 2"), 64);
+    rig_disconnect(&rig);
+}
+
 /* A handler forgot a SELECT in the middle, and set a time-out of its own. The connection is as good
  * as new after that. */
 static void what_a_handler_leaves_open_harms_nobody(void **state)
@@ -552,6 +607,8 @@ int main(void)
         test_of_row("H-22", the_clock_counts_milliseconds_since_1970),
         test_of_row("H-33", a_sweep_goes_by_its_index),
         cmocka_unit_test(a_batch_is_one_commit_and_a_batch_of_looks_none),
+        cmocka_unit_test(a_batch_of_finishes_touches_few_pages),
+        cmocka_unit_test(a_file_of_an_older_form_goes_on),
         cmocka_unit_test(a_transaction_that_was_ended_by_the_handler_is_not_committed),
         cmocka_unit_test(what_a_handler_leaves_open_harms_nobody),
         cmocka_unit_test(another_writer_is_waited_for_and_then_told),
