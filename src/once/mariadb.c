@@ -388,13 +388,16 @@ const struct sql_engine sql_engine_mariadb = {
                    " fingerprint) SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM {birth}"
                    " WHERE one = 1 AND number = ? AND ABS({now} - ?) < " TEXT_OF(
                        SQL_GUESS_MS) " ON DUPLICATE KEY UPDATE id = {claims}.id",
-    .tick = "SELECT @once_now := {now}, number FROM {birth} WHERE one = 1",
+    /* Another birth makes it NULL, which no column of those that are written can be: an error,
+     * since sessions are strict. */
+    .tick = "SELECT @once_now := (SELECT {now} FROM {birth} WHERE one = 1 AND number = ?)",
     .straight_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
                       " fingerprint) VALUES (?, ?, ?, ?, @once_now * 1000, @once_now + ?,"
                       " @once_now + ?, ?) ON DUPLICATE KEY UPDATE id = {claims}.id",
     .straight_finish = STRAIGHT_FINISH "id = ? AND token = ?",
     /* By the primary key, so in the order of the ids. A token is in no two claims. */
     .straight_finish_many = STRAIGHT_FINISH "id IN (?*) AND token IN (?*)",
+    .straight_commit = "COMMIT",
 };
 
 static enum err open_store(const struct store_settings *settings, struct store **out,

@@ -418,6 +418,10 @@ enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, si
     if (conn->transaction) {
         read_sent(&t);
         conn->spoiled = t.err != OK;
+        if (calls[n - 1].commits && !t.err) {
+            conn->transaction = false;
+            conn->ready = false;
+        }
     } else
         finish_alone(&t, n);
     *place = t.failed;

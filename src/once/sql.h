@@ -64,6 +64,7 @@ struct sql_call {
     /* Several such in a row may be counted together: `changed` is 1 for each of them, or 0 for all
      * where one has changed nothing. */
     bool counted_together;
+    bool commits; /* the transaction is over when this one went well */
     struct sql_value params[SQL_PARAMS_MAX];
     size_t n_params;
 
@@ -133,13 +134,16 @@ struct sql_engine {
     const char *insert_many, *update_many;
     /* Straight writes (sql_straight.c), all of them or none. They reckon from the server's clock as
      * `tick` has read it, which stays in the session.
-     *     tick: SELECT clock, birth.
+     *     tick: SELECT clock, if the store's birth is ?; else no row, or NULL.
      *     straight_claim: inserts, unless the id is there: id, name, state, token, until_ms and
      * keep_ms (as so long from now), fingerprint. The fence is the clock in microseconds.
      *     straight_finish: keep_ms stays if it is ? to ? from now, else it is ? from now (or
      * nothing is changed); until_ms is ? from now, the state ?; where that was ? or ?, and id and
-     * token are these. straight_finish_many: `many` of it; may be NULL. */
-    const char *tick, *straight_claim, *straight_finish, *straight_finish_many;
+     * token are these. straight_finish_many: `many` of it; may be NULL. straight_commit: commits,
+     * to go last with those that `run` gets; NULL: a commit is a trip of its own. For an engine on
+     * which, after a tick without a clock, none of them can write. It may be run where one before
+     * it has failed, and so without it: all are asked again then. */
+    const char *tick, *straight_claim, *straight_finish, *straight_finish_many, *straight_commit;
     /* A statement that commits, to go last with those that `run` gets: where one before it fails it
      * is not run. NULL: a commit is a trip of its own. */
     const char *commit_text;

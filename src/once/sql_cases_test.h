@@ -341,6 +341,29 @@ static void an_emptied_store_is_noticed_and_can_be_accepted(void **state)
     rig_disconnect(&rig);
 }
 
+/* Rows that came back without their birth, from an old copy: neither a finish nor a claim touches
+ * them, also in a batch that is too large for one trip. */
+static void nothing_is_written_to_a_store_of_another_birth(void **state)
+{
+    struct rig rig;
+    static struct op ops[ONCE_OPS_MAX];
+    struct op *list[ONCE_OPS_MAX];
+    struct fault why = {0};
+    rig_open(&rig);
+    assert_int_equal(ask(rig.conn, OP_CLAIM, 1, 10), OUT_OK);
+    (void)rig_exec(&rig, "UPDATE {birth} SET number = 4");
+    struct op finish = op_of(OP_FINISH, 1, 10);
+    assert_int_equal(run_of(rig.conn, &finish, &why), ERR_STALE);
+    for (int i = 0; i < ONCE_OPS_MAX; i++) {
+        ops[i] = op_of(i < 200 ? OP_CLAIM : OP_FINISH, i, 20);
+        list[i] = &ops[i];
+    }
+    assert_int_equal(sql_run(rig.conn, list, ONCE_OPS_MAX, &why), ERR_STALE);
+    assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims}"), 1);
+    assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims} WHERE state = 2"), 0);
+    rig_disconnect(&rig);
+}
+
 static void dropped_tables_are_an_emptied_store(void **state)
 {
     struct rig rig;
@@ -500,6 +523,8 @@ static void another_unique_key_is_not_taken_for_a_duplicate(void **state)
         cmocka_unit_test(results_of_64_kib_fit_and_larger_ones_are_refused),                       \
         test_of_row("H-33", a_sweep_takes_what_has_ended_and_nothing_else),                        \
         cmocka_unit_test(a_row_hardly_outlives_its_mark),                                          \
+        test_of_row("H-13", nothing_is_written_to_a_store_of_another_birth),                       \
+        test_of_row("H-13", an_emptied_store_is_noticed_and_can_be_accepted),                      \
         test_of_row("H-13", an_emptied_store_is_noticed_and_can_be_accepted),                      \
         test_of_row("H-13", dropped_tables_are_an_emptied_store),                                  \
         cmocka_unit_test(missing_tables_are_told_unless_they_may_be_created),                      \

@@ -20,7 +20,8 @@
  * and the operation is decided anew. Naming the token alone would not do: a finish, or a renewal,
  * keeps token and fence, and a claim that was decided before it would undo it.
  *
- * Where an engine can, the commit goes with the writes. What was lost to another is then read and
+ * Where an engine can, the commit goes with the writes; with straight ones that is the whole batch
+ * in one trip. What was lost to another is then read and
  * decided in a transaction of its own: the operations of a batch need nothing of each other.
  *
  * Ids are written in their own order by everybody, so two batches do not wait for each other.
@@ -83,6 +84,7 @@ enum sql_name {
     T_STRAIGHT_CLAIM,
     T_STRAIGHT_FINISH,
     T_STRAIGHT_FINISH_MANY,
+    T_STRAIGHT_COMMIT,
     T_COUNT,
 };
 
@@ -121,7 +123,8 @@ struct conn {
     struct sql_conn *sql; /* NULL: it could not be made anew */
     uint32_t generation;
 
-    int64_t now_ms, birth; /* of the last T_CLOCK; birth 0: there was no row */
+    int64_t now_ms, birth; /* of the last T_CLOCK or T_TICK; birth 0: there was no row */
+    int64_t birth_asked;   /* by T_TICK */
     int64_t now_seen_ms;   /* when that was, by a clock of ours; 0: never */
 
     struct sql_call calls[SQL_CALLS];

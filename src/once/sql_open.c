@@ -96,10 +96,10 @@ static bool row_clock(void *user, const struct sql_value *columns, size_t n)
     return false;
 }
 
-static enum err ask_clock(struct conn *c, enum sql_name name, struct fault *why)
+enum err conn_ask_clock(struct conn *c, struct fault *why)
 {
     struct sql_call *call;
-    enum err err = conn_add(c, name, NULL, &call, why);
+    enum err err = conn_add(c, T_CLOCK, NULL, &call, why);
     if (err)
         return err;
     c->birth = 0;
@@ -108,14 +108,29 @@ static enum err ask_clock(struct conn *c, enum sql_name name, struct fault *why)
     return OK;
 }
 
-enum err conn_ask_clock(struct conn *c, struct fault *why)
+static bool row_tick(void *user, const struct sql_value *columns, size_t n)
 {
-    return ask_clock(c, T_CLOCK, why);
+    struct conn *c = user;
+    if (n != 1 || columns[0].type != SQL_INT)
+        return false;
+    c->now_ms = columns[0].number;
+    c->birth = c->birth_asked;
+    c->now_seen_ms = clock_ms();
+    return false;
 }
 
 enum err conn_tick(struct conn *c, struct fault *why)
 {
-    return ask_clock(c, T_TICK, why);
+    struct sql_call *call;
+    enum err err = conn_add(c, T_TICK, NULL, &call, why);
+    if (err)
+        return err;
+    c->birth = 0;
+    c->birth_asked = atomic_load(&c->store->birth);
+    call_int(call, c->birth_asked);
+    call->row = row_tick;
+    call->user = c;
+    return OK;
 }
 
 enum err conn_born(struct conn *c, struct fault *why)

@@ -11,6 +11,10 @@
  * operation whose statement has changed nothing is read and decided like all others; so are those
  * that were counted together with it, which is no harm: of a claim or a finish that was made
  * already the rules say that it is.
+ *
+ * Where nothing else is in the batch and the engine can, the commit goes with them. It does not
+ * wait to hear whether they went well. If one has failed, the others may be committed all the same,
+ * and are asked again like the one that was not; each stands for itself.
  */
 #include "once/sql_int.h"
 
@@ -85,6 +89,18 @@ static enum err add_all(struct conn *c, enum op_kind kind, size_t *n, struct fau
     return err;
 }
 
+static enum err add_commit(struct conn *c, size_t n, bool *added, struct fault *why)
+{
+    struct sql_call *call;
+    *added = n == c->n_slots && c->store->texts[T_STRAIGHT_COMMIT];
+    if (!*added)
+        return OK;
+    enum err err = conn_add(c, T_STRAIGHT_COMMIT, NULL, &call, why);
+    if (!err)
+        call->commits = true;
+    return err;
+}
+
 /* It was as it nearly always is: the rules say what that means. */
 static void settle(const struct conn *c, struct slot *slot)
 {
@@ -100,18 +116,24 @@ static void settle(const struct conn *c, struct slot *slot)
 enum err sql_straight(struct conn *c, struct fault *why)
 {
     size_t n = 0;
+    bool last = false;
     enum err err = add_all(c, OP_CLAIM, &n, why);
     if (!err)
         err = add_all(c, OP_FINISH, &n, why);
-    if (err || n == 0)
+    if (n == 0)
         return err;
-    err = conn_flush(c, why);
-    if (!err || err == ERR_INVALID) /* without a birth there is no clock to insert */
+    if (!err)
+        err = add_commit(c, n, &last, why);
+    if (!err)
+        err = conn_flush(c, why);
+    c->committed = last && !err;
+    if (!err || err == ERR_INVALID) /* without a birth there is no clock to write */
         err = conn_born(c, why) == OK ? err : ERR_STALE;
     for (size_t i = 0; !err && i < c->n_slots; i++) {
         struct slot *slot = &c->slots[i];
         if (is_straight(slot) && slot->changed > 0)
             settle(c, slot);
+        slot->durable = slot->settled && c->committed;
     }
     return err;
 }

@@ -147,6 +147,7 @@ enum err sql_texts_make(struct store *store)
         [T_STRAIGHT_CLAIM] = engine->straight_claim,
         [T_STRAIGHT_FINISH] = engine->straight_finish,
         [T_STRAIGHT_FINISH_MANY] = engine->straight_finish_many,
+        [T_STRAIGHT_COMMIT] = engine->straight_commit,
     };
     for (int i = 0; i < T_COUNT; i++) {
         const char *text = i < T_INSERT_MANY && texts[i] ? texts[i] : own[i];

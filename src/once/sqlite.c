@@ -477,7 +477,7 @@ const struct sql_engine sql_engine_sqlite = {
     .create = create,
     .insert_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms, "
                     "fingerprint) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-    .tick = "SELECT once_tick({now}), number FROM {birth} WHERE one = 1",
+    .tick = "SELECT once_tick({now}) FROM {birth} WHERE one = 1 AND number = ?",
     .straight_claim =
         "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms, fingerprint) "
         "VALUES (?, ?, ?, ?, once_now() * 1000, once_now() + ?, once_now() + ?, ?) "
