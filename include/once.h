@@ -125,7 +125,8 @@ struct once_options {
      *     broker://host:port[;host:port]/[NAME]         the same, by these name servers
      *     memory:                        this process only; for tests, and for one process
      *     sqlite:FILE                    one machine; no server. Default: sqlite:once.db
-     *     redis://[user:password@]host[:port][/db]      rediss:// is refused: no TLS yet
+     *     redis://[user:password@]host[:port][/db]
+     *     rediss://…[?ca=FILE&cert=FILE&key=FILE]       the same over TLS
      *     redis+unix://[user:password@]/path[?db=N]
      *     postgresql://user:password@host:port/database?…       libpq's own form
      *     mysql://user:password@host[:port]/database            also MariaDB; socket=PATH as option

@@ -12,7 +12,7 @@
  *
  * A driver is a shared library of its own, libonce-NAME.so, with the one symbol `once_driver_NAME`;
  * it uses nothing of the core but this header and decide.h, and links only the client library of
- * its server. `memory` is part of the core.
+ * its server (and OpenSSL, where that has no TLS). `memory` is part of the core.
  *
  * State of a key in any store:
  *

@@ -16,6 +16,7 @@ static const struct {
     {"broker:", "broker", "liboncemq"},
     {"sqlite:", "sqlite", "libsqlite3"},
     {"redis:", "redis", "libhiredis"},
+    {"rediss:", "redis", "libhiredis"},
     {"redis+unix:", "redis", "libhiredis"},
     {"postgresql:", "postgresql", "libpq"},
     {"postgres:", "postgresql", "libpq"},
@@ -84,8 +85,6 @@ int driver_find(const char *url, const struct once_driver **out, struct once_err
         *out = &once_driver_memory;
         return ONCE_OK;
     }
-    if (strncmp(url, "rediss:", 7) == 0)
-        return once_fail(why, ONCE_UNSUPPORTED, "rediss: Redis over TLS is not built in");
     /* The URL itself is not shown: it may hold a password. */
     return once_fail(why, ONCE_INVALID,
                      "store begins with broker: memory: sqlite: redis: postgresql: or mysql:, and "

@@ -150,8 +150,6 @@ static void stores_are_found_by_their_url(void **state)
         o.store = odd[i];
         refused(&o, ONCE_INVALID, "store");
     }
-    o.store = "rediss://u:secret@h";
-    refused(&o, ONCE_UNSUPPORTED, "TLS");
     o.store = "nosuch://user:secret@host";
     struct once *once;
     struct once_error why;

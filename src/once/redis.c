@@ -186,13 +186,25 @@ static enum err get_ready(struct store *store, struct fault *why)
     return err;
 }
 
+static void redis_close(struct store *store)
+{
+    redis_tls_close(store);
+    free(store);
+}
+
+static void close_at_end(struct store **store)
+{
+    if (*store)
+        redis_close(*store);
+}
+
 static enum err redis_open(const struct store_settings *settings, struct store **out,
                            struct fault *why)
 {
     enum err err = check(settings, why);
     if (err)
         return err;
-    cleanup(free_at) struct store *store = calloc(1, sizeof *store);
+    cleanup(close_at_end) struct store *store = calloc(1, sizeof *store);
     if (!store)
         return ERR_NO_MEMORY;
     err = redis_url_parse(settings->url, &store->url, why);
@@ -207,16 +219,13 @@ static enum err redis_open(const struct store_settings *settings, struct store *
         store->wait_ms = WAIT_MS_MAX;
     store->log = settings->log;
     store->log_user = settings->log_user;
-    err = get_ready(store, why);
+    err = store->url.tls ? redis_tls_open(store, why) : OK;
+    if (err == OK)
+        err = get_ready(store, why);
     if (err)
         return err;
     *out = take(&store);
     return OK;
-}
-
-static void redis_close(struct store *store)
-{
-    free(store);
 }
 
 static bool redis_healthy(struct conn *conn)

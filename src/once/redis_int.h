@@ -5,6 +5,7 @@
  *     redis_wire.c     a connection: commands out, answers in, what the server's errors mean
  *     redis_script.c   the rules of decide.c in Lua
  *     redis_url.c      where to connect, and as whom
+ *     redis_tls.c      the same over TLS
  *
  * What is under a key, TABLE:{hex of the id}. The braces make it one slot of a cluster; a script
  * touches this key and no other. It is a hash:
@@ -57,7 +58,9 @@ struct redis_url {
     bool login; /* there is a password, which may be empty */
     char user[256];
     char password[1024];
-    char where[288]; /* for sentences: host and port, never the rest */
+    bool tls;
+    char ca[256], cert[256], key[256]; /* files, or empty */
+    char where[288];                   /* for sentences: host and port, never the rest */
 };
 
 /* ERR_INVALID, ERR_UNSUPPORTED; the sentence quotes nothing of the URL but its scheme. */
@@ -91,12 +94,17 @@ struct store {
     void (*log)(void *user, int level, const char *line);
     void *log_user;
     _Atomic uint64_t birth;
+    struct redis_tls {
+        struct ssl_ctx_st *ctx; /* NULL: none */
+        struct bio_method_st *method;
+    } tls;
 };
 
 struct conn {
     struct store *store;
     redisContext *link;
-    struct buf out; /* commands that are not sent yet */
+    struct ssl_st *ssl; /* NULL: none */
+    struct buf out;     /* commands that are not sent yet */
     char sha[SCRIPT_COUNT][41];
     uint64_t home;     /* of this run of the server; 0: not known, so nobody is taken from */
     uint32_t instance; /* that this connection announces; 0: none yet */
@@ -143,6 +151,18 @@ void reply_free(redisReply **reply);
 enum redis_said wire_said(const struct conn *conn, const redisReply *reply, struct fault *why);
 /* The same as an enum err, for what is asked outside of operations. */
 enum err wire_refused(const struct conn *conn, const redisReply *reply, struct fault *why);
+
+/* ---- redis_tls.c ---- */
+
+/* ERR_INVALID: a file of the URL cannot be used. redis_tls_close also after an error. */
+must_check enum err redis_tls_open(struct store *store, struct fault *why);
+void redis_tls_close(struct store *store);
+/* On a link that is there. ERR_DENIED: the server's certificate will not do. */
+must_check enum err redis_tls_shake(struct conn *conn, struct fault *why);
+void redis_tls_hang_up(struct conn *conn);
+/* As send and recv. */
+ssize_t redis_tls_send(struct conn *conn, const void *at, size_t size);
+ssize_t redis_tls_recv(struct conn *conn, void *at, size_t size);
 
 /* ---- redis_ops.c ---- */
 

@@ -1,5 +1,6 @@
-/* redis_url.c - redis://[user:password@]host[:port][/db], redis+unix://[…@]/path[?db=N]. Whatever
- * is not understood is refused, and no sentence repeats what might be a password. */
+/* redis_url.c - redis://[user:password@]host[:port][/db], redis+unix://[…@]/path[?db=N], and
+ * rediss://…[?ca=FILE&cert=FILE&key=FILE] as the first, over TLS. Whatever is not understood is
+ * refused, and no sentence repeats what might be a password. */
 #include "once/redis_int.h"
 
 #include <stdio.h>
@@ -114,9 +115,43 @@ static enum err parse_host(struct bytes text, struct redis_url *u, struct fault 
     return OK;
 }
 
+/* One of name=FILE. */
+static bool parse_file(struct bytes text, struct redis_url *u)
+{
+    const struct {
+        struct bytes name;
+        char *to;
+    } files[] = {{BYTES("ca="), u->ca}, {BYTES("cert="), u->cert}, {BYTES("key="), u->key}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct bytes value = bytes_from(text, files[i].name.len);
+        if (bytes_start(text, files[i].name))
+            return value.len > 0 && files[i].to[0] == 0 && decode(value, files[i].to, sizeof u->ca);
+    }
+    return false;
+}
+
+static enum err parse_files(struct bytes text, struct redis_url *u, struct fault *why)
+{
+    for (bool more = true; more;) {
+        size_t at = text.len;
+        more = find(text, '&', false, &at);
+        if (!parse_file(first(text, at), u))
+            return invalid(why, "of options rediss:// knows ca=FILE, cert=FILE and key=FILE, once "
+                                "each, of 255 bytes at most");
+        text = bytes_from(text, more ? at + 1 : at);
+    }
+    return u->key[0] && !u->cert[0] ? invalid(why, "key= without cert=") : OK;
+}
+
 static enum err parse_tcp(struct bytes rest, struct redis_url *u, struct fault *why)
 {
     size_t at;
+    if (u->tls && find(rest, '?', false, &at)) {
+        enum err err = parse_files(bytes_from(rest, at + 1), u, why);
+        if (err)
+            return err;
+        rest = first(rest, at);
+    }
     if (find(rest, '?', false, &at) || find(rest, '#', false, &at))
         return invalid(why, "it has no ?options and no #fragment");
     struct bytes db = {0};
@@ -151,14 +186,11 @@ enum err redis_url_parse(const char *text, struct redis_url *out, struct fault *
     struct bytes rest = bytes_of(text, strnlen(text, URL_MAX + 1));
     if (rest.len > URL_MAX)
         return invalid(why, "it is longer than 4096 bytes");
-    if (bytes_start(rest, BYTES("rediss://")))
-        return fault_set(why, ERR_UNSUPPORTED,
-                         "rediss:// (Redis over TLS) is not supported yet: use redis:// through a "
-                         "tunnel, or another store");
+    u.tls = bytes_start(rest, BYTES("rediss://"));
     bool local = bytes_start(rest, BYTES("redis+unix://"));
-    if (!local && !bytes_start(rest, BYTES("redis://")))
+    if (!local && !u.tls && !bytes_start(rest, BYTES("redis://")))
         return invalid(why, "it does not begin with redis://");
-    rest = bytes_from(rest, local ? 13 : 8);
+    rest = bytes_from(rest, local ? 13 : u.tls ? 9 : 8);
 
     /* A password may have anything in it that was not written as %XX, also / ? and @. */
     size_t at;

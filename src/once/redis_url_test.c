@@ -109,6 +109,13 @@ static void refuses_what_it_does_not_understand(void **state)
         "redis+unix:///s?x=secret",
         "redis+unix:///s?db=",
         "redis+unix:///s?db=-2",
+        "redis://h?ca=secret",
+        "rediss://h?",
+        "rediss://h?ca=",
+        "rediss://h?ca=/a&&cert=/b",
+        "rediss://h?ca=/a&ca=/b",
+        "rediss://h?key=/secret",
+        "rediss://h?verify=no",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct redis_url url;
@@ -140,14 +147,24 @@ static void refuses_what_is_too_long(void **state)
         }
 }
 
-static void says_that_tls_is_not_there(void **state)
+static void reads_what_tls_needs(void **state)
 {
     (void)state;
     struct redis_url url;
-    struct fault why = {0};
-    assert_int_equal(redis_url_parse("rediss://u:secret@h", &url, &why), ERR_UNSUPPORTED);
-    assert_non_null(strstr(why.text, "TLS"));
-    assert_null(strstr(why.text, "secret"));
+    assert_int_equal(redis_url_parse("redis://h", &url, NULL), OK);
+    assert_false(url.tls);
+    assert_int_equal(redis_url_parse("rediss://u:p?@h:7/3", &url, NULL), OK);
+    assert_true(url.tls);
+    assert_string_equal(url.password, "p?");
+    assert_string_equal(url.ca, "");
+    assert_int_equal(url.port, 7);
+    assert_int_equal(url.db, 3);
+    assert_int_equal(
+        redis_url_parse("rediss://[::1]?key=/a/k&ca=/b%26c/x.pem&cert=./y%40z", &url, NULL), OK);
+    assert_string_equal(url.where, "[::1]:6379");
+    assert_string_equal(url.ca, "/b&c/x.pem");
+    assert_string_equal(url.cert, "./y@z");
+    assert_string_equal(url.key, "/a/k");
 }
 
 int main(void)
@@ -159,7 +176,7 @@ int main(void)
         cmocka_unit_test(reads_sockets),
         cmocka_unit_test(refuses_what_it_does_not_understand),
         cmocka_unit_test(refuses_what_is_too_long),
-        cmocka_unit_test(says_that_tls_is_not_there),
+        cmocka_unit_test(reads_what_tls_needs),
     };
     return cmocka_run_group_tests_name("once/redis_url", tests, NULL, NULL);
 }

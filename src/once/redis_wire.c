@@ -11,6 +11,7 @@
 /* 256 operations with a step's result each, and a key of 64 KiB each, fit in. */
 #define OUT_MAX  (64u << 20)
 #define OUT_KEPT (1u << 20) /* memory that a quiet connection may keep */
+#define IN_SIZE  (16u << 10)
 
 /* ---- commands out ---- */
 
@@ -89,11 +90,12 @@ enum err wire_send(struct conn *conn, struct fault *why)
     if (err == OK && conn->link->err)
         err = cut(conn, 0, "earlier", why);
     for (size_t sent = 0; err == OK && sent < out->len;) {
-        ssize_t n = send(conn->link->fd, out->at + sent, out->len - sent, MSG_NOSIGNAL);
-        if (n >= 0)
+        ssize_t n = conn->ssl ? redis_tls_send(conn, out->at + sent, out->len - sent)
+                              : send(conn->link->fd, out->at + sent, out->len - sent, MSG_NOSIGNAL);
+        if (n > 0)
             sent += (size_t)n;
-        else if (errno != EINTR)
-            err = cut(conn, errno, "when it was asked", why);
+        else if (n == 0 || errno != EINTR)
+            err = cut(conn, n == 0 ? 0 : errno, "when it was asked", why);
     }
     if (out->err) /* of memory; the link is as good as before */
         err = fault_set(why, out->err, "asking Redis at %s: %s", conn->store->url.where,
@@ -113,6 +115,22 @@ void reply_free(redisReply **reply)
         freeReplyObject(*reply);
 }
 
+/* More of what has come. False: errno, or 0 when it is the end. */
+static bool read_more(struct conn *conn)
+{
+    char in[IN_SIZE];
+    redisContext *link = conn->link;
+    errno = 0;
+    if (!conn->ssl) {
+        if (redisBufferRead(link) == REDIS_OK)
+            return true;
+        errno = link->err == REDIS_ERR_EOF ? 0 : errno;
+        return false;
+    }
+    ssize_t n = redis_tls_recv(conn, in, sizeof in);
+    return n > 0 && redisReaderFeed(link->reader, in, (size_t)n) == REDIS_OK;
+}
+
 enum err wire_answer(struct conn *conn, redisReply **out, struct fault *why)
 {
     void *reply = NULL;
@@ -124,10 +142,8 @@ enum err wire_answer(struct conn *conn, redisReply **out, struct fault *why)
                              conn->store->url.where, conn->link->errstr);
         if (reply)
             break;
-        errno = 0;
-        if (redisBufferRead(conn->link) != REDIS_OK)
-            return cut(conn, conn->link->err == REDIS_ERR_EOF ? 0 : errno,
-                       "when its answer was awaited", why);
+        if (!read_more(conn))
+            return cut(conn, errno, "when its answer was awaited", why);
     }
     *out = reply;
     return OK;
@@ -239,7 +255,7 @@ static enum err dial(struct conn *conn, struct fault *why)
     /* WAIT itself may take as long as wait_ms. */
     if (redisSetTimeout(conn->link, span(store->replicas ? store->wait_ms * 2 : store->wait_ms)))
         return cut(conn, errno, "setting its time-out", why);
-    return OK;
+    return url->tls ? redis_tls_shake(conn, why) : OK;
 }
 
 /* The server's own words are not repeated: some errors quote the arguments. */
@@ -321,6 +337,7 @@ void wire_close(struct conn *conn)
 {
     if (!conn)
         return;
+    redis_tls_hang_up(conn);
     if (conn->link)
         redisFree(conn->link);
     buf_clear(&conn->out);

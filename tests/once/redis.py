@@ -11,7 +11,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from harness import process, redis, tap  # noqa: E402
+from harness import certs, process, redis, tap  # noqa: E402
 
 RELEASE = os.environ.get("REDIS_RELEASE") or None
 FOREVER = 60
@@ -73,6 +73,13 @@ def server(**options):
 def version():
     text = subprocess.run([redis.program(RELEASE), "--version"], capture_output=True, text=True).stdout
     return tuple(int(part) for part in re.search(r"v=(\d+)\.(\d+)", text).groups())
+
+
+def needs_tls():
+    if certs.missing():
+        tap.skip(certs.missing())
+    if version() < (6, 0) or RELEASE:
+        tap.skip("this redis-server is built without TLS")
 
 
 def has(text, *parts):
@@ -508,16 +515,62 @@ def _():
         tap.equal(hand.run("claim:a:1"), "OK")
 
 
+# ---- TLS ----
+
+def tls(authority, identity, port, **settings):
+    return {"tls-port": port, "tls-cert-file": identity.cert, "tls-key-file": identity.key, "tls-ca-cert-file": authority.cert,
+            **settings}
+
+
+@tap.test("over TLS everything works as without it: batches, a restart, a server that hangs up")
+def _():
+    needs_tls()
+    authority, port = certs.Authority(), process.free_ports(2)[1]
+    own = authority.issue("consumer")
+    ours = "ca=%s&cert=%s&key=%s" % (authority.cert, own.cert, own.key)
+    with server(settings=tls(authority, authority.issue("server"), port)) as store:
+        with Hand("rediss://localhost:%d/2?%s" % (port, ours)) as hand:
+            tap.equal(hand.run("claim:a:1", "claim:b:2"), "OK OK")
+            tap.equal(hand.run("finish:a:1", "claim:a:3", "claim:b:4"), "OK DONE BUSY")
+            many = ["claim:k%d:%d" % (i, i + 10) for i in range(60)]
+            tap.equal(hand.run(*many), " ".join(["OK"] * 60))
+            store.restart(hard=True)
+            has(hand.run("claim:c:1"), "ERR_IO")
+            tap.equal(hand.do("connect"), "OK")
+            tap.equal(hand.run("claim:c:1", "claim:a:5"), "OK DONE")
+            store.pause()
+            has(hand.run("claim:d:1"), "ERR_IO", "in time")
+            store.resume()
+        has(store.command("INFO", "keyspace").decode(), "db2:keys=")
+
+
+@tap.test("a server that cannot show who it is is refused, and so are we without a certificate where one is wanted")
+def _():
+    needs_tls()
+    authority, stranger, port = certs.Authority(), certs.Authority("stranger"), process.free_ports(2)[1]
+    open_to_all = tls(authority, authority.issue("server", "DNS:elsewhere"), port, **{"tls-auth-clients": "no"})
+    with server(settings=open_to_all) as store, Hand() as hand:
+        url = "rediss://127.0.0.1:%d" % port
+        has(hand.open("%s?ca=%s" % (url, authority.cert)), "ERR_DENIED", "mismatch", "127.0.0.1:%d" % port)
+        has(hand.open("%s?ca=%s" % (url, stranger.cert)), "ERR_DENIED", "certificate")
+        has(hand.open(url), "ERR_DENIED", "certificate")
+        has(hand.open("%s?ca=%s/none" % (url, authority.cert)), "ERR_INVALID", "ca=")
+        has(hand.open("%s?ca=%s&cert=%s&key=%s" % (url, authority.cert, stranger.cert, authority.key)), "ERR_INVALID", "key=")
+        has(hand.open("rediss://127.0.0.1:%d?ca=%s" % (store.port, authority.cert), wait=1000), "ERR_IO", "TLS")
+    with server(settings=tls(authority, authority.issue("server"), port)), Hand() as hand:
+        has(hand.open("rediss://127.0.0.1:%d?ca=%s" % (port, authority.cert)), "ERR_IO")
+
+
 # ---- the library ----
 
-@tap.test("the library shows its driver and the form of it, and is linked with nothing but hiredis and libc")
+@tap.test("the library shows its driver and the form of it, and is linked with nothing but hiredis, OpenSSL and libc")
 def _():
     shown = subprocess.run(["nm", "-D", "--defined-only", os.environ["DRIVER"]], capture_output=True, text=True, check=True).stdout
     names = [line.split()[-1] for line in shown.splitlines() if "__odr_asan" not in line]
     tap.equal(sorted(names), ["once_driver_redis", "once_form_redis"], "symbols")
     needed = subprocess.run(["objdump", "-p", os.environ["DRIVER"]], capture_output=True, text=True, check=True).stdout
     libraries = {line.split()[1].split(".so")[0] for line in needed.splitlines() if "NEEDED" in line}
-    tap.equal(libraries - {"libasan", "libubsan", "libc", "libhiredis"}, set(), "libraries")
+    tap.equal(libraries - {"libasan", "libubsan", "libc", "libhiredis", "libssl", "libcrypto"}, set(), "libraries")
 
 
 try:
