@@ -28,6 +28,8 @@ struct vfs_file;
 enum vfs_mode {
     VFS_READ,   /* must exist */
     VFS_WRITE,  /* must exist */
+    VFS_AROUND, /* must exist; past the kernel's memory, where the file system can: memory, place
+                   and length of what is written are multiples of 4096 */
     VFS_CREATE, /* created if missing, kept if there */
     VFS_FRESH   /* created or emptied */
 };

@@ -117,6 +117,7 @@ static enum err posix_open(struct vfs *v, const char *path, enum vfs_mode mode,
     static const int flags[] = {
         [VFS_READ] = O_RDONLY,
         [VFS_WRITE] = O_RDWR,
+        [VFS_AROUND] = O_RDWR | O_DIRECT,
         [VFS_CREATE] = O_RDWR | O_CREAT,
         [VFS_FRESH] = O_RDWR | O_CREAT | O_TRUNC,
     };
@@ -128,6 +129,8 @@ static enum err posix_open(struct vfs *v, const char *path, enum vfs_mode mode,
         return ERR_NO_MEMORY;
     }
     f->fd = AGAIN(openat(p->dir, path, flags[mode] | O_CLOEXEC, 0644));
+    if (f->fd < 0 && errno == EINVAL && mode == VFS_AROUND) /* this file system cannot */
+        f->fd = AGAIN(openat(p->dir, path, flags[VFS_WRITE] | O_CLOEXEC, 0644));
     if (f->fd < 0)
         return fault_os(why, "opening %s", name);
     f->name = take(&name);

@@ -96,6 +96,23 @@ static void opens_as_the_mode_says(void **state)
     check_content("a", BYTES(""));
 }
 
+/* What is written past the kernel's memory is what others read, also where it was read before. */
+static void writes_around_memory(void **state)
+{
+    (void)state;
+    static _Alignas(4096) uint8_t page[2 * 4096];
+    struct vfs_file *f = NULL;
+    assert_int_equal(v->calls->open(v, "a", VFS_AROUND, &f, NULL), ERR_NOT_FOUND);
+    v->calls->close(opened("a", VFS_CREATE));
+    f = opened("a", VFS_AROUND);
+    for (uint8_t with = 1; with <= 2; with++) {
+        memset(page, with, sizeof page);
+        assert_int_equal(v->calls->write(f, 0, &(struct iovec){page, sizeof page}, 1, NULL), OK);
+        check_content("a", bytes_of(page, sizeof page));
+    }
+    v->calls->close(f);
+}
+
 static void knows_and_changes_the_size(void **state)
 {
     (void)state;
@@ -481,6 +498,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         CASE(opens_as_the_mode_says),
+        CASE(writes_around_memory),
         CASE(knows_and_changes_the_size),
         CASE(writes_all_parts),
         CASE(a_full_disk_is_an_error_with_a_sentence),

@@ -12,6 +12,9 @@
  *     in the next file, never in the one that is appended to: a sync of that one would have to wait
  *     for the zeros, and costs as much as it saves;
  *     as far as the last file is used, and a bit more: a store that is idle fills nothing;
+ *     while nobody waits for the disk: under a load that never pauses the syncs would become slower
+ *     by the zeros for the next file than faster by those in the last one;
+ *     past the kernel's memory, where the file system lets us: a quarter of the processor time;
  *     a piece at a time, which is on the disk before the next is begun: so a sync finds at most one
  *     in front of it. A disk that takes long for a piece gets one a turn.
  *
@@ -28,6 +31,7 @@
 #define LEAD          (64u << 20)         /* that it is filled ahead of the last file's use */
 #define TURN_NS       UINT64_C(100000000) /* the keeper has more to do */
 #define PIECE_LONG_NS UINT64_C(2000000)   /* a disk that takes as long has enough to do */
+#define FILL_ALIGN    4096u               /* for writes past the kernel's memory */
 
 /* The keeper may meet an append here that makes the same file itself, so it neither empties nor
  * removes anything: whoever comes first, the file has its full size and what was written. */
@@ -70,6 +74,13 @@ void fill_close(struct filler *f)
     room_leave(&f->room);
 }
 
+/* All that was appended is on the disk, so nobody waits for it. */
+static bool log_at_rest(struct store *store)
+{
+    uint64_t flushed = position_get(&store->positions.flushed); /* first: it follows the other */
+    return position_get(&store->positions.written) == flushed;
+}
+
 /* How many bytes of the file ahead are to be filled. */
 static uint64_t fill_wanted(struct store *store)
 {
@@ -80,7 +91,7 @@ static uint64_t fill_wanted(struct store *store)
     uint64_t used = last ? position_get(&store->positions.written) - (store->log.end - size) : 0;
     room_leave(&tail->room);
     uint64_t wanted = used + (used < LEAD ? used : LEAD);
-    return wanted < size ? wanted - wanted % FILL_PIECE : size;
+    return wanted < size ? wanted - wanted % FILL_PIECE : size - size % FILL_ALIGN;
 }
 
 /* Filler's room. Without its blocks the file is full of zeros, whatever became of those that were
@@ -99,7 +110,7 @@ static void fill_give_up(struct store *store, struct vfs_file *file)
 /* One piece. False: there is nothing more to fill in this file. */
 static bool fill_piece(struct store *store, struct vfs_file *file, uint64_t base, uint64_t wanted)
 {
-    static const uint8_t zeros[FILL_PIECE];
+    static _Alignas(FILL_ALIGN) const uint8_t zeros[FILL_PIECE];
     struct filler *f = &store->filler;
     const struct vfs_calls *calls = store->vfs->calls;
     uint64_t at = f->done, n = wanted - at < FILL_PIECE ? wanted - at : FILL_PIECE;
@@ -138,13 +149,13 @@ void log_fill_ahead(struct store *store)
     uint64_t base = f->base;
     room_leave(&f->room);
     uint64_t wanted = open ? fill_wanted(store) : 0;
-    if (wanted <= f->done)
+    if (wanted <= f->done || !log_at_rest(store))
         return;
 
     char path[PATH_SIZE];
     struct vfs_file *file;
     fileset_path(path, LOG_FOLDER, base);
-    if (store->vfs->calls->open(store->vfs, path, VFS_WRITE, &file, NULL) != OK)
+    if (store->vfs->calls->open(store->vfs, path, VFS_AROUND, &file, NULL) != OK)
         return; /* the next turn may have a handle for it */
     uint64_t began_ns = clock_ns(clock), now_ns = began_ns, before_ns;
     do {
@@ -152,7 +163,8 @@ void log_fill_ahead(struct store *store)
         if (!fill_piece(store, file, base, wanted))
             break;
         now_ns = clock_ns(clock);
-    } while (f->done < wanted && now_ns - before_ns < PIECE_LONG_NS && now_ns - began_ns < TURN_NS);
+    } while (f->done < wanted && log_at_rest(store) && now_ns - before_ns < PIECE_LONG_NS &&
+             now_ns - began_ns < TURN_NS);
     store->vfs->calls->close(file);
 }
 

@@ -15,6 +15,7 @@ static struct {
     struct vfs_calls calls;
     const struct vfs_calls *below;
     void (*at_write)(struct house *h, size_t size);
+    void (*at_push)(struct house *h);
     struct house *house;
     int64_t push_ms; /* so long it takes, by the clock of the test */
 } disk;
@@ -30,6 +31,8 @@ static enum err disk_write(struct vfs_file *f, uint64_t at, const struct iovec *
 static enum err disk_push(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why)
 {
     clock_manual_advance(&disk.house->clock, disk.push_ms);
+    if (disk.at_push)
+        disk.at_push(disk.house);
     return disk.below->push(f, at, n, why);
 }
 
@@ -42,6 +45,7 @@ static void open_house(struct house *h, uint64_t file_size)
     disk.calls.push = disk_push;
     disk.house = h;
     disk.at_write = NULL;
+    disk.at_push = NULL;
     disk.push_ms = 0;
     h->fault->vfs.calls = &disk.calls;
     h->options.log_file_size = file_size;
@@ -49,11 +53,13 @@ static void open_house(struct house *h, uint64_t file_size)
     house_must_open(h);
 }
 
-/* Sends until the log ends at `end` or later; returns the number of the next message. */
+/* Sends until the log ends at `end` or later, and brings it to the disk; returns the number of the
+ * next message. */
 static uint64_t send_upto(struct house *h, uint64_t n, uint64_t end)
 {
     while (position_get(&h->store->positions.written) < end)
         house_must_send(h, n++, 1);
+    (void)store_flush_turn(h->store);
     return n;
 }
 
@@ -169,6 +175,32 @@ static void fills_nothing_without_need(void **state)
     }
 }
 
+static void one_more(struct house *h)
+{
+    disk.at_push = NULL;
+    house_must_send(h, 1000000, 1);
+}
+
+/* Somebody waits for a sync: no piece is begun before it is over. */
+static void fills_only_while_nobody_waits_for_the_disk(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h, FILE_SIZE);
+    uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+    house_must_send(&h, n++, 1);
+    store_keep_turn(h.store);
+    assert_int_equal(h.fault->pushes, 0);
+    (void)store_flush_turn(h.store);
+    disk.at_push = one_more; /* while the first piece goes to the disk */
+    store_keep_turn(h.store);
+    assert_int_equal(h.fault->pushes, 1);
+    (void)store_flush_turn(h.store);
+    store_keep_turn(h.store);
+    assert_int_equal(h.fault->pushes, 4);
+    everything_is_there(&h, n + 1);
+}
+
 /* A piece that takes long is the only one of its turn. */
 static void leaves_a_slow_disk_alone(void **state)
 {
@@ -263,6 +295,7 @@ static void no_record_comes_under_the_zeros(void **state)
         house_must_send(&h, n++, 1);
     }
     assert_int_equal(h.store->log.end, FILE_SIZE);
+    (void)store_flush_turn(h.store); /* nobody waits for the disk */
     taker.house = &h;
     atomic_store(&taker.go, false);
     atomic_store(&taker.done, false);
@@ -270,6 +303,7 @@ static void no_record_comes_under_the_zeros(void **state)
     assert_int_equal(pthread_create(&thread, NULL, take_it, NULL), 0);
     disk.at_write = let_it_be_taken;
     store_keep_turn(h.store); /* makes the file, and fills it */
+    assert_true(atomic_load(&taker.go));
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(h.store->log.end, 2 * FILE_SIZE);
     everything_is_there(&h, n + 1);
@@ -311,6 +345,7 @@ int main(void)
         cmocka_unit_test(fills_as_far_as_the_last_file_is_used),
         cmocka_unit_test(a_clean_stop_gives_back_what_was_filled),
         cmocka_unit_test(fills_nothing_without_need),
+        cmocka_unit_test(fills_only_while_nobody_waits_for_the_disk),
         cmocka_unit_test(leaves_a_slow_disk_alone),
         cmocka_unit_test(a_disk_that_fails_costs_only_speed),
         cmocka_unit_test(no_record_comes_under_the_zeros),

@@ -1,12 +1,16 @@
 /* flush.c - getting the log and the queues onto the disk.
  *
  * Group commit: while one fdatasync runs, appends pile up behind it, and the next one covers them
- * all. Those that it confirms usually send again at once. If the next sync began before they have,
- * they would have to wait for the one after, and the crowd would go in two halves that take turns.
- * So the flusher *gathers*: it waits until as many records have come as it just confirmed, though
- * only for a part of what a sync takes, and less and less if they do not come. Never for long: a
- * sync may have taken seconds for once, or the clock may have been put forward meanwhile, and then
- * a send that comes alone would wait for a crowd that is gone.
+ * all. Those that it confirms usually send again at once. If nobody has come meanwhile they are all
+ * there are, and if the next sync began with the first of them, the others would have to wait for
+ * the one after. So the flusher *gathers*: it waits until as many records have come as it just
+ * confirmed, though only for a part of what a sync takes, and less and less if they do not come.
+ * Never for long: a sync may have taken seconds for once, or the clock may have been put forward
+ * meanwhile, and then a send that comes alone would wait for a crowd that is gone.
+ *
+ * Who has come while the sync ran does not wait for those that it confirmed: answering takes about
+ * as long as a sync where there is a network between, and then it is right that the crowd goes in
+ * two halves, one on its way to the disk while the other is answered.
  *
  * A failed fdatasync is believed for good: the kernel may have thrown the
  * pages away and would report success the next time. From then on nothing is accepted. Only what
@@ -113,8 +117,8 @@ bool flush_ask(struct tail *tail)
 
 /* ---- gathering ---- */
 
-/* After a synchronous flush that began at `began_ns`, before anybody is told of it. What has come
- * meanwhile does not end the wait: only the last of those that are waited for rings. */
+/* After a synchronous flush of all `records`, which began at `began_ns`, before anybody is told of
+ * it. The last of those that are waited for rings. */
 static void gather_plan(struct store *store, uint64_t records, uint64_t began_ns)
 {
     struct tail *tail = &store->tail;
@@ -129,7 +133,7 @@ static void gather_plan(struct store *store, uint64_t records, uint64_t began_ns
     patience_ns >>= g->alone;
     g->expected = records - g->flushed;
     g->flushed = records;
-    bool waits = patience_ns > 0 && g->expected > 0;
+    bool waits = patience_ns > 0 && g->expected > 0 && tail->records == records;
     g->until_ns = waits ? now_ns + patience_ns : 0;
     tail->wake_at = waits ? tail->records + g->expected : 0;
     if (waits) {

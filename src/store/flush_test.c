@@ -1,5 +1,6 @@
 #include "store/test_house.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -295,11 +296,15 @@ static struct {
     enum err (*sync)(struct vfs_file *f, struct fault *why);
     struct clock_manual *clock;
     uint64_t takes_ms;
+    void (*meanwhile)(struct house *h);
+    struct house *house;
 } slow;
 
 static enum err slow_sync(struct vfs_file *f, struct fault *why)
 {
     clock_manual_advance(slow.clock, slow.takes_ms);
+    if (slow.meanwhile)
+        slow.meanwhile(slow.house);
     return slow.sync(f, why);
 }
 
@@ -311,6 +316,8 @@ static void open_slow_house(struct house *h, uint64_t sync_ms)
     slow.calls.sync = slow_sync;
     slow.clock = &h->clock;
     slow.takes_ms = sync_ms;
+    slow.meanwhile = NULL;
+    slow.house = h;
     h->fault->vfs.calls = &slow.calls;
     h->options.sync_flush = true;
     house_must_open(h);
@@ -376,6 +383,33 @@ static void is_less_patient_when_few_come(void **state)
     (void)store_flush_turn(h.store);
     store_flush_wake(h.store);
     store_flush_wait(h.store, 10000);
+    house_must_close(&h);
+    house_clear(&h);
+}
+
+static void one_more(struct house *h)
+{
+    slow.meanwhile = NULL;
+    house_must_send(h, 10, 1);
+}
+
+/* One has come while the sync ran, so the next begins at once and not when those that were told
+ * have come again. After that one, during which nobody comes, they are waited for. */
+static void whoever_has_come_waits_for_nobody(void **state)
+{
+    (void)state;
+    struct house h;
+    open_slow_house(&h, 4);
+    const struct gathering *g = &h.store->tail.gathering;
+    house_must_send(&h, 0, 10);
+    slow.meanwhile = one_more;
+    (void)store_flush_turn(h.store);
+    assert_int_equal(g->until_ns, 0);
+    store_flush_wait(h.store, INT_MAX); /* the one has rung */
+    (void)store_flush_turn(h.store);
+    assert_int_equal(store_confirmed(h.store), position_get(&h.store->positions.written));
+    assert_true(g->until_ns > 0);
+    assert_int_equal(g->expected, 1);
     house_must_close(&h);
     house_clear(&h);
 }
@@ -457,6 +491,7 @@ int main(void)
         cmocka_unit_test(an_append_wakes_the_flusher),
         cmocka_unit_test(waits_for_those_it_has_told),
         cmocka_unit_test(is_less_patient_when_few_come),
+        cmocka_unit_test(whoever_has_come_waits_for_nobody),
         cmocka_unit_test(never_waits_long_whatever_a_sync_took),
         cmocka_unit_test(keeps_queues_and_checkpoint_by_interval),
     };

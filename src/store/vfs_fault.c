@@ -180,8 +180,10 @@ static enum err fault_open(struct vfs *v, const char *path, enum vfs_mode mode,
             f->below->calls->close(probe);
         file->disk = f;
         file->node = node_of(f, path);
-        err = f->below->calls->open(f->below, path, mode == VFS_FRESH ? VFS_CREATE : mode,
-                                    &file->below, why);
+        enum vfs_mode below = mode == VFS_FRESH ? VFS_CREATE : mode;
+        if (mode == VFS_AROUND)
+            below = VFS_WRITE; /* writes are torn at sectors */
+        err = f->below->calls->open(f->below, path, below, &file->below, why);
         if (!err && mode == VFS_FRESH) {
             uint64_t size = 0;
             invariant(f->below->calls->size(file->below, &size, NULL) == OK);
