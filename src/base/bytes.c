@@ -64,20 +64,41 @@ static const char pairs[100][2] = {
 #undef TEN
 };
 
-void wr_i64(struct wr *w, int64_t v)
+/* How many digits a number has that is not 0. Its bits tell within one (1233 / 4096 is the decimal
+ * logarithm of 2), and a comparison tells the rest. */
+static inline size_t digits_of(uint64_t v)
+{
+    static const uint64_t tens[] = {
+#define TENS(n) n##u, n##0u, n##00u, n##000u, n##0000u
+        TENS(1),
+        TENS(100000),
+        TENS(10000000000),
+        TENS(1000000000000000),
+#undef TENS
+    };
+    size_t bits = 64 - (size_t)__builtin_clzll(v), least = bits * 1233 >> 12;
+    return least + (v >= tens[least]);
+}
+
+uint8_t *i64_put(uint8_t *at, int64_t v)
 {
     if (v >= 0 && v <= 9) { /* most numbers of an answer */
-        wr_u8(w, (uint8_t)('0' + v));
-        return;
+        *at = (uint8_t)('0' + v);
+        return at + 1;
     }
-    uint8_t digits[21];
-    size_t at = sizeof digits;
     uint64_t rest = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-    for (; rest >= 10; rest /= 100)
-        memcpy(digits + (at -= 2), pairs[rest % 100], 2);
-    if (rest)
-        digits[--at] = (uint8_t)('0' + rest);
     if (v < 0)
-        digits[--at] = '-'; /* nineteen digits at most, so there is room */
-    wr_bytes_of(w, bytes_of(digits + at, sizeof digits - at));
+        *at++ = '-';
+    uint8_t *end = at + digits_of(rest), *to = end;
+    for (; rest >= 10; rest /= 100)
+        memcpy(to -= 2, pairs[rest % 100], 2);
+    if (to > at) /* their number is odd */
+        *at = (uint8_t)('0' + rest);
+    return end;
+}
+
+void wr_i64(struct wr *w, int64_t v)
+{
+    uint8_t digits[DIGITS_MOST];
+    wr_bytes_of(w, bytes_of(digits, (size_t)(i64_put(digits, v) - digits)));
 }

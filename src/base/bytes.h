@@ -236,5 +236,8 @@ static inline void wr_bytes_of(struct wr *w, struct bytes b)
 
 /* Decimal text. */
 void wr_i64(struct wr *w, int64_t v);
+#define DIGITS_MOST 20 /* with the sign */
+/* The same where there is room for DIGITS_MOST; returns what is behind it. */
+uint8_t *i64_put(uint8_t *at, int64_t v);
 
 #endif

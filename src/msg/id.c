@@ -24,10 +24,36 @@ static void hex_four(uint32_t number, char *out)
     store_u64((uint8_t *)out, x + 0x3030303030303030u + letters * ('A' - '9' - 1));
 }
 
+typedef uint8_t halves __attribute__((vector_size(16)));
+#define HALVES(c) ((halves){c, c, c, c, c, c, c, c, c, c, c, c, c, c, c, c})
+
+static inline void digits_of(halves h, char *out)
+{
+    h = h + '0' + ((halves)(h > HALVES(9)) & HALVES('A' - '9' - 1));
+    memcpy(out, &h, sizeof h);
+}
+
+/* Sixteen bytes, which is what an id without IPv6 has. */
+static void hex_sixteen(const uint8_t *from, char *out)
+{
+    halves all;
+    memcpy(&all, from, sizeof all);
+    halves high = all >> 4, low = all & HALVES(15);
+    digits_of(__builtin_shuffle(high, low,
+                                (halves){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}),
+              out);
+    digits_of(
+        __builtin_shuffle(high, low,
+                          (halves){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31}),
+        out + 16);
+}
+
 static size_t hex_write(struct bytes from, char *out)
 {
     static const char digits[] = "0123456789ABCDEF";
     size_t i = 0;
+    for (; from.len - i >= 16; i += 16)
+        hex_sixteen(from.at + i, out + 2 * i);
     for (; from.len - i >= 4; i += 4)
         hex_four(load_u32(from.at + i), out + 2 * i);
     for (; i < from.len; i++) {

@@ -8,6 +8,11 @@
  * with other values, and nothing else can be in it. If anything does not, the header is decoded in
  * full, and remembered in its turn. So the result is that of a full decode, always.
  *
+ * Most values stay the same as well. So the text is cut into *runs*, each up to the next value that
+ * was ever seen to change, and a run is compared as a whole: whatever stands in it is what stood in
+ * it before. A header with another value is read value by value, and from then on that one is
+ * expected to change.
+ *
  * With the names the rules of the fields are known, too: fields_read notes them here, and looks for
  * them only once.
  *
@@ -52,6 +57,42 @@ static bool place_note(struct head_memory *m, struct bytes text, const struct fi
     return true;
 }
 
+static void run_add(struct head_memory *m, size_t from, size_t to, size_t first, size_t upto,
+                    bool opaque)
+{
+    m->runs[m->n_runs].from = (uint16_t)from;
+    m->runs[m->n_runs].to = (uint16_t)to;
+    m->runs[m->n_runs].first = (uint8_t)first;
+    m->runs[m->n_runs].upto = (uint8_t)upto;
+    m->runs[m->n_runs++].opaque = opaque;
+}
+
+static bool changes(const struct head_memory *m, size_t i)
+{
+    return m->varies >> i & 1;
+}
+static_assert(HEAD_MEMORY_FIELDS <= 32, "each has a bit");
+
+/* Cuts the text at what changes. */
+static void runs_cut(struct head_memory *m)
+{
+    size_t from = 0, first = 0;
+    m->n_runs = 0;
+    for (size_t i = 0; i <= m->n_fields; i++) {
+        if (i == m->opaque_before) {
+            run_add(m, from, m->opaque_at, first, i, true);
+            from = m->opaque_end;
+            first = i;
+        }
+        if (i < m->n_fields && changes(m, i)) {
+            run_add(m, from, m->places[i].value, first, i, false);
+            from = m->places[i].end + (size_t)1;
+            first = i + 1;
+        }
+    }
+    run_add(m, from, m->len, first, m->n_fields, false);
+}
+
 static void remember(struct head_memory *m, struct bytes text, const struct head *head,
                      const uint8_t *opaque)
 {
@@ -66,10 +107,14 @@ static void remember(struct head_memory *m, struct bytes text, const struct head
         if ((uint8_t)(text.at[m->opaque_end++] - '0') > 9)
             return;
     m->opaque_before = 0;
+    m->varies = 0;
     for (size_t i = 0; i < head->n_fields; i++) {
+        const uint8_t *value = head->fields[i].value.at;
         if (!place_note(m, text, &head->fields[i], i))
             return;
         m->opaque_before = (uint8_t)(m->opaque_before + (m->places[i].value < m->opaque_at));
+        if (value != text.at + m->places[i].value) /* it has to be copied every time */
+            m->varies |= UINT32_C(1) << i;
     }
     m->code = head->code;
     m->version = head->version;
@@ -77,9 +122,68 @@ static void remember(struct head_memory *m, struct bytes text, const struct head
     m->language = head->language;
     memcpy(m->text, text.at, text.len);
     m->len = (uint16_t)text.len;
+    runs_cut(m);
 }
 
 /* ---- comparing ---- */
+
+/* A text from behind its opening quote; returns what is behind the closing one, or NULL. */
+static inline const uint8_t *value_take(const uint8_t *at, struct scan *s, struct bytes *out)
+{
+    const uint8_t *end = s->end, *stop;
+    if (end - at >= 2 && at[1] == '"' && !byte_stops(at[0]))
+        stop = at + 1; /* as in text_read */
+    else
+        stop = plain_end(at, end);
+    if (stop < end && *stop == '"') {
+        *out = bytes_of(at, (size_t)(stop - at));
+        return stop + 1;
+    }
+    s->at = at;
+    return stop < end && text_copy(s, stop, out) == OK ? s->at : NULL;
+}
+/* ---- by runs ---- */
+
+/* The fields of a run that was found at `at`. */
+static inline void fields_same(const struct head_memory *m, size_t run, const uint8_t *at,
+                               struct head *out)
+{
+    for (size_t i = m->runs[run].first; i < m->runs[run].upto; i++) {
+        size_t value = m->places[i].value, name_len = m->places[i].name_len;
+        const uint8_t *here = at + (value - m->runs[run].from);
+        out->fields[i].name = bytes_of(here - 3 - name_len, name_len);
+        out->fields[i].value = bytes_of(here, m->places[i].end - value);
+    }
+}
+
+/* As `alike`, and false also for other values than those that are expected to change. */
+static bool same_runs(const struct head_memory *m, struct scan *s, struct head *out)
+{
+    const uint8_t *at = s->at, *end = s->end;
+    for (size_t run = 0; run < m->n_runs; run++) {
+        size_t from = m->runs[run].from, n = m->runs[run].to - from;
+        if ((size_t)(end - at) < n || memcmp(at, m->text + from, n) != 0)
+            return false;
+        fields_same(m, run, at, out);
+        at += n;
+        if (m->runs[run].opaque) {
+            s->at = at;
+            if (!digits_take(s, &out->opaque))
+                return false;
+            at = s->at;
+        } else if (run + 1 < m->n_runs) {
+            struct field *field = &out->fields[m->runs[run].upto];
+            size_t len = m->places[m->runs[run].upto].name_len;
+            field->name = bytes_of(at - 3 - len, len);
+            at = value_take(at, s, &field->value);
+            if (!at)
+                return false;
+        }
+    }
+    return at == end;
+}
+
+/* ---- value by value ---- */
 
 /* Most of what stands between two values has seven bytes. */
 static inline bool same(const uint8_t *a, const uint8_t *b, size_t n)
@@ -100,22 +204,6 @@ static inline const uint8_t *stretch(const uint8_t *at, const uint8_t *end, cons
                                      size_t n)
 {
     return (size_t)(end - at) >= n && same(at, old, n) ? at + n : NULL;
-}
-
-/* A text from behind its opening quote; returns what is behind the closing one, or NULL. */
-static inline const uint8_t *value_take(const uint8_t *at, struct scan *s, struct bytes *out)
-{
-    const uint8_t *end = s->end, *stop;
-    if (end - at >= 2 && at[1] == '"' && !byte_stops(at[0]))
-        stop = at + 1; /* as in text_read */
-    else
-        stop = plain_end(at, end);
-    if (stop < end && *stop == '"') {
-        *out = bytes_of(at, (size_t)(stop - at));
-        return stop + 1;
-    }
-    s->at = at;
-    return stop < end && text_copy(s, stop, out) == OK ? s->at : NULL;
 }
 
 /* False: it is not alike, or not well-formed; what stands in `out` means nothing. */
@@ -150,15 +238,44 @@ static bool alike(const struct head_memory *m, struct scan *s, struct head *out)
     return stretch(at, end, m->text + old, m->len - old) == end;
 }
 
+/* What has changed will change again. */
+static void changes_note(struct head_memory *m, const struct head *head)
+{
+    for (size_t i = 0; i < m->n_fields; i++) {
+        const uint8_t *old = m->text + m->places[i].value;
+        size_t len = (size_t)(m->places[i].end - m->places[i].value);
+        if (!bytes_equal(head->fields[i].value, bytes_of(old, len)))
+            m->varies |= UINT32_C(1) << i;
+    }
+    runs_cut(m);
+}
+
+/* The header is a remembered one with other values: they are in `out`. */
+static bool recognise(struct head_memory *m, struct bytes text, struct wr *spare, struct head *out)
+{
+    struct wr before = *spare;
+    struct scan s = {text.at, text.at + text.len, spare, NULL};
+    if (m->len == 0)
+        return false;
+    if (same_runs(m, &s, out))
+        return true;
+    *spare = before;
+    s.at = text.at;
+    if (alike(m, &s, out)) {
+        changes_note(m, out);
+        return true;
+    }
+    *spare = before;
+    return false;
+}
+
 enum err head_decode_again(const struct frame *frame, struct head_memories *memories,
                            struct wr *spare, struct head *out)
 {
     if (frame->form != HEAD_JSON)
         return head_decode_binary(frame->head, out);
     struct head_memory *m = memory_for(memories, frame->head);
-    struct wr before = *spare;
-    struct scan s = {frame->head.at, frame->head.at + frame->head.len, spare, NULL};
-    if (m->len > 0 && alike(m, &s, out)) {
+    if (recognise(m, frame->head, spare, out)) {
         out->form = HEAD_JSON;
         out->code = m->code;
         out->version = m->version;
@@ -169,7 +286,6 @@ enum err head_decode_again(const struct frame *frame, struct head_memories *memo
         out->n_fields = m->n_fields;
         return OK;
     }
-    *spare = before;
     const uint8_t *opaque;
     enum err err = head_decode_noting(frame->head, spare, out, &opaque);
     if (!err)

@@ -157,6 +157,27 @@ static void other_values_are_read_anew(void **state)
     both_free(b);
 }
 
+/* The first with another value is read value by value, all that follow by runs: what has escapes
+ * and what has changed is read, the rest is compared at once. A memory that is begun anew expects
+ * no change. */
+static void learns_which_values_change(void **state)
+{
+    struct both *b = both_new(state);
+    assert_int_equal(both_decode(b, bytes_str(START "one" END)), OK);
+    const struct head_memory *m = remembered(b);
+    assert_int_equal(m->varies, 1u << 1); /* "i" */
+    assert_int_equal(m->n_runs, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(both_decode(b, bytes_str(i ? START "two" END : START "three" END)), OK);
+        assert_int_equal(m->varies, 1u << 1 | 1u << 2);
+        assert_int_equal(m->n_runs, 4);
+    }
+    assert_int_equal(both_decode(b, bytes_str(START "one\",\"c\":\"new" END)), OK);
+    assert_int_equal(m->n_fields, 4);
+    assert_int_equal(m->varies, 1u << 1);
+    both_free(b);
+}
+
 /* With any byte changed, left out or doubled it is what a full decode says it is. */
 static void every_change_is_seen(void **state)
 {
@@ -212,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(remembers_what_clients_send),
         cmocka_unit_test(other_values_are_read_anew),
+        cmocka_unit_test(learns_which_values_change),
         cmocka_unit_test(every_change_is_seen),
         cmocka_unit_test(what_is_unusual_is_not_remembered),
     };

@@ -33,12 +33,6 @@ static inline bool escape_copy(const uint8_t **at, const uint8_t *end, uint8_t *
         *at += 2;
         return c != 0;
     }
-    /* \u0001 and \u0002 stand between properties: every send has a dozen of them. */
-    if (end - in >= 6 && memcmp(in + 2, "000", 3) == 0 && (uint8_t)(in[5] - '1') < 2) {
-        *(*to)++ = in[5] - '0';
-        *at += 6;
-        return true;
-    }
     if (utf8_hex4(in + 2, end) < 0)
         return false;
     *to += utf8_put(*to, utf8_take_escape(at, end));
@@ -63,30 +57,6 @@ static inline const uint8_t *plain_end(const uint8_t *at, const uint8_t *end)
     return at;
 }
 
-static inline void plain_copy(const uint8_t **at, const uint8_t *end, uint8_t **to)
-{
-    for (; end - *at >= BLOCK; *at += BLOCK, *to += BLOCK) {
-        unsigned plain = block_text_end(*at);
-        memcpy(*to, *at, BLOCK);
-        if (plain < BLOCK) {
-            *at += plain;
-            *to += plain;
-            return;
-        }
-    }
-    for (; end - *at >= 8; *at += 8, *to += 8) {
-        uint64_t word = word_load(*at), stops = word_stops(word);
-        memcpy(*to, &word, sizeof word);
-        if (stops) {
-            *at += word_plain(stops);
-            *to += word_plain(stops);
-            return;
-        }
-    }
-    while (*at < end && !byte_stops(**at))
-        *(*to)++ = *(*at)++;
-}
-
 /* What is not plain and no closing quote: an escape, a character beyond ASCII, or a fault. */
 static inline bool odd_copy(const uint8_t **at, const uint8_t *end, uint8_t **to)
 {
@@ -97,6 +67,17 @@ static inline bool odd_copy(const uint8_t **at, const uint8_t *end, uint8_t **to
     *at += len;
     *to += len;
     return len > 0;
+}
+
+/* \u0001 and \u0002 stand between properties: every send has some of them. The byte it stands for;
+ * 0: it is another one. `at` has six bytes. */
+static inline uint8_t separator_escape(const uint8_t *at)
+{
+    uint32_t start;
+    memcpy(&start, at + 1, sizeof start);
+    uint8_t digit = at[5];
+    return memcmp(&start, "u000", sizeof start) == 0 && (digit == '1' || digit == '2') ? digit - '0'
+                                                                                       : 0;
 }
 
 /* Text whose plain start reaches up to `at`. There is room for as many bytes as are left of the
@@ -110,14 +91,24 @@ static inline enum err text_copy(struct scan *s, const uint8_t *at, struct bytes
     memcpy(to, start, (size_t)(at - start));
     to += at - start;
 
-    for (;;) {
-        plain_copy(&at, end, &to);
-        if (at == end || *at == '"')
-            break;
-        if (!odd_copy(&at, end, &to))
+    while (at < end && *at != '"') {
+        uint8_t separator = *at == '\\' && end - at >= 6 ? separator_escape(at) : 0;
+        if (separator) {
+            *to++ = separator;
+            at += 6;
+        } else if (!byte_stops(*at)) {
+            *to++ = *at++;
+        } else if (!odd_copy(&at, end, &to)) {
             return ERR_MALFORMED;
+        }
+        for (unsigned plain = BLOCK; plain == BLOCK && end - at >= BLOCK;) {
+            plain = block_text_end(at);
+            memcpy(to, at, BLOCK);
+            at += plain;
+            to += plain;
+        }
     }
-    if (at == end)
+    if (at >= end)
         return ERR_MALFORMED;
     *out = bytes_of(first, (size_t)(to - first));
     s->spare->at = to;

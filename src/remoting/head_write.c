@@ -7,9 +7,8 @@
  * The language is JAVA (0), as Apache's brokers say: old clients decode it into a closed list of
  * names, and JAVA is the one name that all of them have. The Java client does nothing with it.
  */
-#include "base/block.h"
 #include "base/utf8.h"
-#include "remoting/remoting_int.h"
+#include "remoting/head_put.h"
 
 #include <assert.h>
 
@@ -59,59 +58,10 @@ static void odd_text_write(struct wr *w, const uint8_t *at, const uint8_t *end)
     wr_bytes_of(w, bytes_of(run, (size_t)(at - run)));
 }
 
-static inline uint64_t half_load(const uint8_t *at)
-{
-    uint32_t half;
-    memcpy(&half, at, sizeof half);
-    return half;
-}
-
-/* True if nothing in it needs an escape, which is so of nearly all ids, words and names. The last
- * step looks at bytes a second time rather than at fewer. */
-static inline bool is_plain(struct bytes text)
-{
-    size_t n = text.len;
-    if (n >= BLOCK) {
-        for (size_t i = 0; n - i > BLOCK; i += BLOCK)
-            if (block_text_end(text.at + i) < BLOCK)
-                return false;
-        return block_text_end(text.at + n - BLOCK) == BLOCK;
-    }
-    if (n >= 8)
-        return !word_stops(word_load(text.at)) && !word_stops(word_load(text.at + n - 8));
-    if (n >= 4)
-        return !word_stops(half_load(text.at) | half_load(text.at + n - 4) << 32);
-    for (size_t i = 0; i < n; i++)
-        if (byte_stops(text.at[i]))
-            return false;
-    return true;
-}
-
-/* Copies without a call what is short, and returns what is behind it. */
-static inline uint8_t *copy(uint8_t *to, struct bytes text)
-{
-    size_t n = text.len;
-    if (n > BLOCK) {
-        memcpy(to, text.at, n);
-    } else if (n >= 8) {
-        uint64_t first = word_load(text.at), last = word_load(text.at + n - 8);
-        memcpy(to, &first, 8);
-        memcpy(to + n - 8, &last, 8);
-    } else if (n >= 4) {
-        uint32_t first = (uint32_t)half_load(text.at), last = (uint32_t)half_load(text.at + n - 4);
-        memcpy(to, &first, 4);
-        memcpy(to + n - 4, &last, 4);
-    } else {
-        for (size_t i = 0; i < n; i++)
-            to[i] = text.at[i];
-    }
-    return to + n;
-}
-
 static void quoted_write(struct wr *w, struct bytes text)
 {
     wr_u8(w, '"');
-    if (is_plain(text))
+    if (text_is_plain(text))
         wr_bytes_of(w, text);
     else
         odd_text_write(w, text.at, text.at + text.len);
@@ -193,9 +143,9 @@ static void plain_field(struct frame_out *f, struct bytes name, struct bytes val
     uint8_t *to = wr_space(f->w, before.len + name.len + 3 + value.len + 1);
     if (!to)
         return;
-    to = copy(copy(to, before), name);
+    to = text_put(text_put(to, before), name);
     memcpy(to, "\":\"", 3);
-    to = copy(to + 3, value);
+    to = text_put(to + 3, value);
     *to = '"';
     f->any_field = true;
 }
@@ -204,7 +154,7 @@ void frame_put(struct frame_out *f, struct bytes name, struct bytes value)
 {
     if (f->form == HEAD_BINARY) {
         binary_field(f, name, value);
-    } else if (is_plain(name) && is_plain(value)) {
+    } else if (text_is_plain(name) && text_is_plain(value)) {
         plain_field(f, name, value);
     } else {
         json_name(f, name);
@@ -217,7 +167,7 @@ static void word_put(struct frame_out *f, struct bytes name, struct bytes word)
 {
     if (f->form == HEAD_BINARY) {
         binary_field(f, name, word);
-    } else if (is_plain(name)) {
+    } else if (text_is_plain(name)) {
         plain_field(f, name, word);
     } else {
         json_name(f, name);

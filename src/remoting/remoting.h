@@ -75,6 +75,13 @@ struct head_memory {
     struct {
         uint16_t value, end, name_len;
     } places[HEAD_MEMORY_FIELDS];
+    uint32_t varies; /* a bit for each field whose value was seen to change */
+    uint8_t n_runs;
+    struct {
+        uint16_t from, to;   /* text that stays the same … */
+        uint8_t first, upto; /* … and has these fields in it; field `upto` follows, or … */
+        bool opaque;         /* … the opaque number */
+    } runs[HEAD_MEMORY_FIELDS + 2];
     const struct field_table *table;   /* fields_read has used last, without a fault; or NULL … */
     uint8_t rules[HEAD_MEMORY_FIELDS]; /* … and which of its rules each field has */
     uint8_t text[HEAD_MEMORY_TEXT];
@@ -125,6 +132,26 @@ void frame_put(struct frame_out *f, struct bytes name, struct bytes value);
 void frame_put_int(struct frame_out *f, struct bytes name, int64_t value);
 void frame_put_bool(struct frame_out *f, struct bytes name, bool value);
 void frame_end_head(struct frame_out *f, size_t body_size);
+
+/* ---- stamping a frame ----
+ *
+ * For an answer that is given to every message: head_stamp.c tells how. A stamp is made once, with
+ * all of its fields; where a value is to be filled in, the field has none (NULL). frame_stamp_write
+ * takes those values in that order and writes the whole frame, which has no body. False, and
+ * nothing is written: a value needs escapes, or there is little room; then it has to be written as
+ * above. */
+#define STAMP_PLACES 8
+#define STAMP_TEXT   512
+struct frame_stamp {
+    bool usable; /* its text had room */
+    uint8_t n_places;
+    uint16_t ends[STAMP_PLACES + 1]; /* of its pieces; the opaque number is in the first place */
+    uint8_t text[STAMP_TEXT + 16];
+};
+void frame_stamp_make(struct frame_stamp *stamp, const struct head_start *head,
+                      const struct field *fields, size_t n);
+must_check bool frame_stamp_write(const struct frame_stamp *stamp, struct wr *w, int32_t opaque,
+                                  const struct bytes *values);
 
 /* ---- names of the codes, for logs and remarks ---- */
 const char *request_name(int32_t code); /* "SEND_MESSAGE_V2", or NULL */

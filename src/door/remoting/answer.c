@@ -14,11 +14,17 @@ struct return_address return_address_of(const struct request *rq)
     };
 }
 
+static bool is_wanted(const struct return_address *to)
+{
+    const struct conn *conn = to->session->conn;
+    return !to->oneway && conn && conn_is_open(conn);
+}
+
 bool reply_begin(struct reply *r, const struct return_address *to, int32_t code,
                  struct bytes remark, size_t room)
 {
     struct conn *conn = to->session->conn;
-    if (to->oneway || !conn || !conn_is_open(conn))
+    if (!is_wanted(to))
         return false;
     /* A byte of text becomes at most six in JSON. */
     size_t size = REPLY_ROOM + 6 * (remark.len + room);
@@ -31,6 +37,20 @@ bool reply_begin(struct reply *r, const struct return_address *to, int32_t code,
                 &(struct head_start){
                     .code = code, .opaque = to->opaque, .flag = FLAG_RESPONSE, .remark = remark});
     return true;
+}
+
+bool reply_stamp(const struct return_address *to, const struct frame_stamp *stamp,
+                 const struct bytes *values, size_t room)
+{
+    if (!is_wanted(to))
+        return true;
+    uint8_t *space = conn_space(to->session->conn, REPLY_ROOM + room);
+    if (!space)
+        return true; /* it has been closed */
+    struct wr w = wr_over(space, REPLY_ROOM + room);
+    bool done = frame_stamp_write(stamp, &w, to->opaque, values);
+    conn_used(to->session->conn, wr_len(&w));
+    return done;
 }
 
 void reply_end(struct reply *r, size_t body_size)
@@ -116,7 +136,9 @@ int32_t response_code_of(enum err err)
 
 bool request_fields(const struct request *rq, const struct field_table *table, void *out)
 {
-    struct fault why = {0};
+    struct fault why; /* is long, and nearly never used */
+    why.os = 0;
+    why.text[0] = 0;
     enum err err = fields_read(table, rq->head, out, &why);
     if (err)
         answer(rq, RES_SYSTEM_ERROR, fault_remark(err, &why));

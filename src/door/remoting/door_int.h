@@ -116,6 +116,10 @@ bool reply_begin(struct reply *r, const struct return_address *to, int32_t code,
 /* Ends the head; the caller queues `body_size` bytes behind it at once. */
 void reply_end(struct reply *r, size_t body_size);
 void reply_end_body(struct reply *r, struct bytes body);
+/* A whole answer by its stamp; `room` bounds the text of its values. False: as frame_stamp_write.
+ */
+must_check bool reply_stamp(const struct return_address *to, const struct frame_stamp *stamp,
+                            const struct bytes *values, size_t room);
 
 void answer(const struct request *rq, int32_t code, const char *remark /* or NULL */);
 void answer_body(const struct request *rq, struct bytes body); /* SUCCESS */
