@@ -149,6 +149,8 @@ static enum prop_kind prop_kind(struct bytes name)
     switch (name.len) {
     case 4:
         IS("WAIT", KIND_WAIT)
+        IS("TAGS", KIND_TAGS)
+        IS("KEYS", KIND_KEYS)
         break;
     case 5:
         IS("DELAY", KIND_DELAY)
@@ -209,7 +211,7 @@ static enum prop_kind prop_kind(struct bytes name)
 #undef IS
 
 struct asks {
-    struct bytes uniq_key, wait, delay, half, group, immunity;
+    struct bytes uniq_key, tags, keys, wait, delay, half, group, immunity;
     struct bytes timer_sec, timer_ms, timer_at;
     uint32_t kinds; /* that are there, a bit each */
     size_t size;    /* of all that can be read, each with its end */
@@ -233,6 +235,10 @@ static void props_scan(struct bytes props, struct asks *asks)
         asks->size += p.name.len + p.value.len + 2;
         if (kind == KIND_UNIQ_KEY)
             asks->uniq_key = p.value;
+        else if (kind == KIND_TAGS)
+            asks->tags = p.value;
+        else if (kind == KIND_KEYS)
+            asks->keys = p.value;
         else if (kind == KIND_WAIT)
             asks->wait = p.value;
         else if (kind == KIND_DELAY)
@@ -407,6 +413,17 @@ static void place_note(struct desk *desk, const struct produce *r, const struct 
         props_add_int(props, PROP_DEDUP_PLACE, place);
 }
 
+/* What a plain message's unit and keys are made of. The rest is finished later, and dispatch reads
+ * it. */
+static struct draft_marks marks_of(struct desk *desk, const struct produce *r,
+                                   const struct asks *asks, bool open_end)
+{
+    struct marks marks = {.unique = asks->uniq_key, .keys = asks->keys, .tags = asks->tags};
+    if (open_end || asks->delay.len > 0)
+        return (struct draft_marks){0};
+    return draft_marks_of(&desk->key_topic, r->topic, &marks);
+}
+
 static enum err message_prepare(struct desk *desk, struct produce *r, const struct batch_item *item,
                                 struct asks *asks)
 {
@@ -451,6 +468,7 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
         .born_ms = r->born_ms,
         .born_host = r->born_host,
         .store_host = b->set.host,
+        .marks = marks_of(desk, r, asks, open_end),
     };
     return OK;
 }

@@ -33,6 +33,7 @@ struct desk {
     struct wr w;                   /* the free rest of it */
     uint8_t topic[NAME_RETRY_MAX]; /* the last name that was looked at and found good … */
     size_t topic_len;              /* … 0: none was */
+    struct key_topic key_topic;    /* of the last marks */
     /* Only while some topic has dedup. */
     bool noting;
     const struct topic *chosen; /* the topic that was asked last, while the core is held … */
@@ -65,6 +66,8 @@ enum prop_kind {
     KIND_OTHER,
     KIND_OURS, /* set by the broker alone: dropped */
     KIND_UNIQ_KEY,
+    KIND_TAGS,
+    KIND_KEYS,
     KIND_WAIT,
     KIND_DELAY,
     KIND_REAL, /* where a message goes that is elsewhere for the time being */

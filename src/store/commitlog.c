@@ -6,8 +6,9 @@
  * failed write may have left behind the end is wiped before the next record goes there, because it
  * could look like one.
  *
- * What is written stays in the window until that is big enough: the dispatcher comes soon and
- * takes it, rather than to touch pages of the mapping that nobody has touched before.
+ * Plain messages leave slips for the dispatcher (slip.c). If a record has none, what is written
+ * stays in the window until that is big enough: the dispatcher comes soon and takes it, rather than
+ * to touch pages of the mapping that nobody has touched before.
  *
  * The log is *paved*: the first write that gets into a new stone of 64 KiB brings zeros for the
  * rest of it, which is what stands there anyway. For a write that long the kernel makes one big
@@ -28,6 +29,7 @@ struct placing {
     uint64_t at; /* where the next record goes */
     size_t done; /* so much of the window is written */
     int64_t now_ms;
+    struct slips_put slips;
 };
 
 static enum err place_all(struct placing *p, const struct draft *drafts, size_t n,
@@ -63,7 +65,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
 
     uint64_t start = position_get(&store->positions.written);
     struct window *w = &tail->window;
-    if (w->from + w->len != start || w->len > WINDOW_KEEP)
+    if (w->from + w->len != start || w->len > WINDOW_KEEP || !slips_lack(&store->slips, w->from))
         window_restart(w, start);
     int64_t now_ms = clock_ms(store->options.clock);
     struct placing p = {
@@ -72,6 +74,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         .done = w->len,
         .now_ms =
             now_ms > tail->last_ms ? now_ms : tail->last_ms, /* search by time needs it to rise */
+        .slips = slips_begin(&store->slips),
     };
     bool ring = false;
     err = place_all(&p, drafts, n, out);
@@ -83,6 +86,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         tail->paved = 0;
     } else if (p.at > start) {
         tail->last_ms = p.now_ms;
+        slips_publish(&store->slips, &p.slips);
         ring = positions_written(store, p.at, n);
     }
     room_leave(&tail->room);
@@ -385,6 +389,8 @@ static enum err unit_place(struct placing *p, const struct draft *drafts, size_t
         out[i] = (struct stored){OK, r.position, r.queue_offset, r.store_ms, out[i].size};
         err = record_encode(&r, &w);
         invariant(err == OK); /* unit_measure has seen it */
+        invariant(!drafts[i].marks.known || takes_offset(&drafts[i]));
+        slip_put(&p->store->slips, &p->slips, &drafts[i], &out[i]);
         p->at += out[i].size;
     }
     invariant(wr_room(&w) == 0);

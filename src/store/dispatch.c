@@ -5,6 +5,8 @@
  * finds somebody inside leaves a mark and goes, and the one inside does not go while there is a new
  * mark.
  *
+ * Most records have a slip (slip.c), which has all that is needed; the others are read.
+ *
  * The mark and "somebody is inside" are one word, `callers`. With two (a lock, and the confirmed
  * position) both sides could look at the other's before it is there, and a record would wait for
  * the next append.
@@ -37,7 +39,8 @@ static bool dispatch_step(struct store *store, struct arrival *out, size_t *n_ou
     if (from == upto)
         return false;
 
-    window_take(store, from);
+    if (slips_lack(&store->slips, from))
+        window_take(store, from);
     room_enter(&derived->room);
     int64_t before_ms = derived->dispatched_ms;
     enum err err = read_turn(store, upto, &reached, &why);
@@ -53,6 +56,7 @@ static bool dispatch_step(struct store *store, struct arrival *out, size_t *n_ou
     else
         position_raise(&store->positions.dispatched, reached);
     room_leave(&derived->room);
+    slips_used(&store->slips, position_get(&store->positions.dispatched));
 
     if (err == ERR_DAMAGED)
         store_fail(store, err, &why);
@@ -136,45 +140,76 @@ static enum err queue_of(struct store *store, const struct record *r, struct que
 
 /* We gave this record its offset ourselves; another one means that the file has changed under us.
  */
-static enum err take_record(struct store *store, const struct record *r, const struct marks *marks,
-                            struct fault *why)
+static enum err take_unit(struct store *store, struct queue *queue, int64_t offset,
+                          const struct unit *unit, struct fault *why)
 {
-    struct queue *queue;
-    enum err err = queue_of(store, r, &queue);
-    if (err == ERR_NO_MEMORY)
-        return err;
-    if (err)
-        return fault_set(why, ERR_DAMAGED, "the record at position %lld has a topic that cannot be",
-                         (long long)r->position);
-    if ((uint64_t)r->position < queue->log_end)
+    if (unit->position < queue->log_end)
         return OK; /* a turn that failed half-way had it in */
-    if (r->queue_offset != turn_next(store->derived.turn, queue))
+    if (offset != turn_next(store->derived.turn, queue))
         return fault_set(why, ERR_DAMAGED,
-                         "the record at position %lld has queue offset %lld instead of %lld",
-                         (long long)r->position, (long long)r->queue_offset,
+                         "the record at position %llu has queue offset %lld instead of %lld",
+                         (unsigned long long)unit->position, (long long)offset,
                          (long long)turn_next(store->derived.turn, queue));
-    turn_add(store, queue, r, marks);
+    turn_add(store, queue, unit);
     return OK;
 }
 
-static enum err read_stretch(struct store *store, const struct stretch *s, uint64_t stop,
-                             uint64_t *at, struct fault *why)
+static enum err take_record(struct store *store, const struct record *r, struct fault *why)
 {
-    struct derived *derived = &store->derived;
-    while (*at < stop && *at < s->end && !turn_full(derived->turn)) {
-        struct record r;
-        enum err err = stretch_step(s, at, &r, why);
-        if (!err && r.size > 0) {
-            struct marks marks = props_marks(r.props);
-            err = record_has_unit(&r) ? take_record(store, &r, &marks, why) : OK;
-            if (!err)
-                err = keys_add(store, &r, &marks, why);
-            derived->dispatched_ms = r.store_ms;
-        }
+    struct marks marks = props_marks(r->props);
+    store->derived.dispatched_ms = r->store_ms;
+    if (record_has_unit(r)) {
+        struct queue *queue;
+        enum err err = queue_of(store, r, &queue);
+        if (err == ERR_NO_MEMORY)
+            return err;
+        if (err)
+            return fault_set(why, ERR_DAMAGED,
+                             "the record at position %lld has a topic that cannot be",
+                             (long long)r->position);
+        struct unit unit = unit_for(&store->options, r, &marks);
+        err = take_unit(store, queue, r->queue_offset, &unit, why);
         if (err)
             return err;
     }
-    return OK;
+    return keys_add(store, r, &marks, why);
+}
+
+static enum err take_slip(struct store *store, const struct slip *slip, struct fault *why)
+{
+    struct unit unit = {slip->position, slip->size, slip->marks.tags_code};
+    store->derived.dispatched_ms = slip->store_ms;
+    enum err err = take_unit(store, slip->queue, slip->queue_offset, &unit, why);
+    return err ? err : keys_add_slip(store, slip, why);
+}
+
+/* Records from `*at` on that have slips, without a gap. */
+static enum err read_slips(struct store *store, uint64_t stop, uint64_t *at, struct fault *why)
+{
+    enum err err = OK;
+    while (!err && *at < stop && !turn_full(store->derived.turn)) {
+        const struct slip *slip = slip_at(&store->slips, *at);
+        if (!slip)
+            break;
+        *at += slip->size;
+        err = take_slip(store, slip, why);
+    }
+    return err;
+}
+
+/* Records up to one that has a slip. */
+static enum err read_stretch(struct store *store, const struct stretch *s, uint64_t stop,
+                             uint64_t *at, struct fault *why)
+{
+    enum err err = OK;
+    do {
+        struct record r;
+        err = stretch_step(s, at, &r, why);
+        if (!err && r.size > 0)
+            err = take_record(store, &r, why);
+    } while (!err && *at < stop && *at < s->end && !turn_full(store->derived.turn) &&
+             !slip_at(&store->slips, *at));
+    return err;
 }
 
 static struct stretch window_stretch(const struct store *store, const struct window *w)
@@ -191,10 +226,14 @@ static enum err read_turn(struct store *store, uint64_t upto, uint64_t *reached,
     uint64_t at = *reached;
     uint64_t stop =
         upto - at > TURN_BYTES ? at + TURN_BYTES : upto; /* the last record may go beyond */
-    while (at < stop && !turn_full(store->derived.turn)) {
+    for (;;) {
         cleanup(segment_drop_at) struct segment *seg = NULL;
         struct stretch s;
-        enum err err = OK;
+        enum err err = read_slips(store, stop, &at, why);
+        if (err)
+            return err;
+        if (at >= stop || turn_full(store->derived.turn))
+            break;
         if (window_has(w, at))
             s = window_stretch(store, w);
         else
@@ -266,8 +305,14 @@ int64_t unit_tags(const struct store_options *options, const struct record *reco
     return marks->tags.len ? tags_code(marks->tags) : 0;
 }
 
-void turn_add(struct store *store, struct queue *queue, const struct record *record,
-              const struct marks *marks)
+struct unit unit_for(const struct store_options *options, const struct record *record,
+                     const struct marks *marks)
+{
+    return (struct unit){(uint64_t)record->position, record->size,
+                         unit_tags(options, record, marks)};
+}
+
+void turn_add(struct store *store, struct queue *queue, const struct unit *unit)
 {
     struct turn *turn = store->derived.turn;
     invariant(!turn_full(turn));
@@ -278,12 +323,11 @@ void turn_add(struct store *store, struct queue *queue, const struct record *rec
     }
     struct pending *slot = &turn->slots[queue->slot];
     slot->count++;
-    slot->size += record->size;
-    slot->log_end = (uint64_t)record->position + record->size;
-    slot->tags_code = unit_tags(&store->options, record, marks);
+    slot->size += unit->size;
+    slot->log_end = unit->position + unit->size;
+    slot->tags_code = unit->tags_code;
     turn->slot_of[turn->n] = queue->slot;
-    turn->units[turn->n] = (struct unit){(uint64_t)record->position, record->size, slot->tags_code};
-    turn->n++;
+    turn->units[turn->n++] = *unit;
 }
 
 /* Puts the units of each queue side by side, in their order. */

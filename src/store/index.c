@@ -101,8 +101,8 @@ static void turn_drop(struct index *index)
     memset(index->recent, 0, sizeof index->recent);
 }
 
-static enum err key_add(struct index *index, const struct record *r, struct bytes key,
-                        uint32_t *skip, struct fault *why)
+static enum err hash_add(struct index *index, const struct index_item *item, uint32_t hash,
+                         uint32_t *skip, struct fault *why)
 {
     if (*skip > 0) {
         --*skip;
@@ -113,30 +113,55 @@ static enum err key_add(struct index *index, const struct record *r, struct byte
         if (err)
             return err;
     }
-    uint32_t hash = index_hash_near(&index->topic, r->topic, key), slot = hash % index->shape.slots;
+    uint32_t slot = hash % index->shape.slots;
     const struct index_file *newest = index->newest;
     if (newest && !index_full(newest)) /* by the time it is needed it is there */
         __builtin_prefetch(&newest->table->cells[slot + INDEX_CELL_FIRST], 1);
-    int64_t store_ms = r->store_ms > 0 ? r->store_ms : 0;
+    int64_t store_ms = item->store_ms > 0 ? item->store_ms : 0;
     store_ms = store_ms < INDEX_MS_MAX ? store_ms : INDEX_MS_MAX;
-    index->pending[index->n_pending++] =
-        (struct index_key){(uint64_t)r->position, store_ms, hash, slot};
+    index->pending[index->n_pending++] = (struct index_key){item->position, store_ms, hash, slot};
     return OK;
 }
 
-static enum err words_add(struct index *index, const struct record *r, struct bytes words,
-                          uint32_t *skip, struct fault *why)
+bool keys_next(struct bytes *words, struct bytes *key)
 {
-    while (words.len > 0) {
-        const uint8_t *blank = memchr(words.at, ' ', words.len);
-        size_t len = blank ? (size_t)(blank - words.at) : words.len;
-        if (len > 0) {
-            enum err err = key_add(index, r, bytes_of(words.at, len), skip, why);
-            if (err)
-                return err;
-        }
-        words = bytes_from(words, blank ? len + 1 : len);
+    while (words->len > 0) {
+        const uint8_t *blank = memchr(words->at, ' ', words->len);
+        size_t len = blank ? (size_t)(blank - words->at) : words->len;
+        *key = bytes_of(words->at, len);
+        *words = bytes_from(*words, blank ? len + 1 : len);
+        if (len > 0)
+            return true;
     }
+    return false;
+}
+
+/* False: the record is in already. Else so many of its keys are. */
+static bool item_begin(struct index *index, const struct index_item *item, uint32_t *skip)
+{
+    uint64_t position = item->position;
+    if (position < index->next) {
+        if (position + item->size > index->next) { /* a clean stop knows no size of the last one */
+            room_enter(&index->room);
+            index->next = position + item->size;
+            room_leave(&index->room);
+        }
+        return false;
+    }
+    invariant(!index->seen || position >= index->seen_end); /* the order of the log */
+    *skip = position == index->next ? index->part : 0;
+    return true;
+}
+
+static enum err item_end(struct index *index, const struct index_item *item, enum err err)
+{
+    if (err) {
+        turn_drop(index);
+        return err;
+    }
+    index->seen = true;
+    index->seen_position = item->position;
+    index->seen_end = item->position + (item->size ? item->size : 1);
     return OK;
 }
 
@@ -150,32 +175,30 @@ enum err index_add_marked(struct index *index, const struct record *r, const str
                           struct fault *why)
 {
     invariant(r->position >= 0);
-    uint64_t position = (uint64_t)r->position;
-    if (position < index->next) {
-        if (position + r->size > index->next) { /* a clean stop does not know the last one's size */
-            room_enter(&index->room);
-            index->next = position + r->size;
-            room_leave(&index->room);
-        }
+    struct index_item item = {(uint64_t)r->position, r->size, r->store_ms};
+    uint32_t skip;
+    if (!item_begin(index, &item, &skip))
         return OK;
-    }
-    invariant(!index->seen || position >= index->seen_end); /* the order of the log */
-    uint32_t skip = position == index->next ? index->part : 0;
-
     bool rolled_back = (r->sys_flag & SYS_TX_MASK) == SYS_TX_ROLLBACK;
+    struct bytes unique = marks->unique, words = marks->keys, key;
     enum err err = OK;
-    if (!rolled_back && marks->unique.len)
-        err = key_add(index, r, marks->unique, &skip, why);
-    if (!rolled_back && !err)
-        err = words_add(index, r, marks->keys, &skip, why);
-    if (err) {
-        turn_drop(index);
-        return err;
-    }
-    index->seen = true;
-    index->seen_position = position;
-    index->seen_end = position + (r->size ? r->size : 1);
-    return OK;
+    if (!rolled_back && unique.len)
+        err = hash_add(index, &item, index_hash_near(&index->topic, r->topic, unique), &skip, why);
+    while (!rolled_back && !err && keys_next(&words, &key))
+        err = hash_add(index, &item, index_hash_near(&index->topic, r->topic, key), &skip, why);
+    return item_end(index, &item, err);
+}
+
+enum err index_add_hashes(struct index *index, const struct index_item *item,
+                          const uint32_t *hashes, size_t n, struct fault *why)
+{
+    uint32_t skip;
+    if (!item_begin(index, item, &skip))
+        return OK;
+    enum err err = OK;
+    for (size_t i = 0; i < n && !err; i++)
+        err = hash_add(index, item, hashes[i], &skip, why);
+    return item_end(index, item, err);
 }
 
 enum err index_turn_end(struct index *index, struct fault *why)

@@ -152,7 +152,7 @@ uint32_t index_hash(struct bytes topic, struct bytes key)
     return hash_end(hash_begin(topic, BYTES("#")), key);
 }
 
-uint32_t index_hash_near(struct index_topic *last, struct bytes topic, struct bytes key)
+uint32_t index_hash_near(struct key_topic *last, struct bytes topic, struct bytes key)
 {
     if (last->len == 0 || !bytes_equal(topic, bytes_of(last->name, last->len))) {
         if (topic.len == 0 || topic.len > sizeof last->name)

@@ -54,6 +54,7 @@
 #include "base/room.h"
 #include "base/vfs.h"
 #include "msg/msg.h"
+#include "store/store.h"
 
 #include <stdatomic.h>
 
@@ -125,6 +126,16 @@ must_check enum err index_add(struct index *index, const struct record *record, 
 /* The same, when its properties were looked through already. */
 must_check enum err index_add_marked(struct index *index, const struct record *record,
                                      const struct marks *marks, struct fault *why);
+/* The same, when its keys were hashed already. */
+struct index_item {
+    uint64_t position;
+    uint32_t size;
+    int64_t store_ms;
+};
+must_check enum err index_add_hashes(struct index *index, const struct index_item *item,
+                                     const uint32_t *hashes, size_t n, struct fault *why);
+/* The next key of KEYS: they stand between blanks. False: there is no more. */
+bool keys_next(struct bytes *words, struct bytes *key);
 
 /* Makes what was added visible. After an error the first so many keys are in, the others are
  * forgotten: come again with every record since the last turn that went well. Whoever goes on
@@ -177,13 +188,8 @@ struct index_entry index_entry_load(const uint8_t *at);
 void index_entry_save(uint8_t *at, const struct index_entry *entry);
 /* Java's hash of `topic#key`, without its sign. */
 uint32_t index_hash(struct bytes topic, struct bytes key);
-/* The same for who comes with many keys of one topic: `last` keeps where its hashes begin. */
-struct index_topic {
-    uint8_t name[128];
-    size_t len; /* 0: none yet */
-    uint32_t hash;
-};
-uint32_t index_hash_near(struct index_topic *last, struct bytes topic, struct bytes key);
+/* The same for who comes with many keys of one topic. */
+uint32_t index_hash_near(struct key_topic *last, struct bytes topic, struct bytes key);
 /* Apache 5.5 has the tag of each message in its index as well, as `topic#T#tag`. Ours has not. */
 uint32_t index_hash_tag(struct bytes topic, struct bytes tag);
 uint32_t index_seconds(const struct index_header *head, int64_t store_ms);
@@ -215,8 +221,8 @@ struct index_table {
     struct counted owner; /* the file has one count, and so has every query that reads it */
     const struct index_shape *shape;
     uint32_t pages;
-    uint32_t known;           /* what a page in the file may name: entries below */
-    bool lazy;                /* pages that are not marked in `loaded` are in the file */
+    uint32_t known; /* what a page in the file may name: entries below */
+    bool lazy;      /* pages that are not marked in `loaded` are in the file; else they are empty */
     _Atomic uint32_t *cells;  /* set by the dispatcher, read by anybody */
     _Atomic uint64_t *loaded; /* a bit for each page */
     uint64_t *dirty;          /* likewise. Dispatcher; then whoever seals the full file */
@@ -329,7 +335,7 @@ struct index {
     /* The dispatcher's own. */
     struct index_file *newest; /* the row's last, which nobody else takes away; NULL: no files */
     uint64_t orders;
-    struct index_topic topic; /* of the last key */
+    struct key_topic topic; /* of the last key */
     size_t n_pending;
     bool seen; /* records were added since the last turn; the last of them: */
     uint64_t seen_position, seen_end;

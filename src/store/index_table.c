@@ -71,11 +71,19 @@ static uint32_t cell_in_file(const struct index_table *table, const uint8_t *map
 uint32_t index_table_get(const struct index_table *table, const uint8_t *map, uint32_t slot)
 {
     uint32_t cell = slot + INDEX_CELL_FIRST, page = cell / INDEX_PAGE_CELLS;
-    if (!table->lazy || page_loaded(table, page))
+    if (page_loaded(table, page))
         return cell_get(table, cell);
+    if (!table->lazy)
+        return 0; /* reading it would have the kernel make the page, and once more for writing */
     uint32_t number = cell_in_file(table, map, cell);
     /* 0 is also what we made of a number that came to the file after the page was loaded. */
     return number == 0 && page_loaded(table, page) ? cell_get(table, cell) : number;
+}
+
+static void page_mark(struct index_table *table, uint32_t page)
+{
+    atomic_fetch_or_explicit(&table->loaded[page / 64], (uint64_t)1 << page % 64,
+                             memory_order_release);
 }
 
 static void page_load(struct index_table *table, const uint8_t *map, uint32_t page)
@@ -84,16 +92,18 @@ static void page_load(struct index_table *table, const uint8_t *map, uint32_t pa
     uint32_t cell = page ? page * INDEX_PAGE_CELLS : INDEX_CELL_FIRST;
     for (; cell < slots_end && cell / INDEX_PAGE_CELLS == page; cell++)
         cell_set(table, cell, cell_in_file(table, map, cell));
-    atomic_fetch_or_explicit(&table->loaded[page / 64], (uint64_t)1 << page % 64,
-                             memory_order_release);
+    page_mark(table, page);
 }
 
 void index_table_set(struct index_table *table, const uint8_t *map, uint32_t slot, uint32_t number)
 {
     uint32_t cell = slot + INDEX_CELL_FIRST, page = cell / INDEX_PAGE_CELLS;
-    if (table->lazy && !page_loaded(table, page))
+    bool loaded = page_loaded(table, page);
+    if (table->lazy && !loaded)
         page_load(table, map, page);
     cell_set(table, cell, number);
+    if (!table->lazy && !loaded)
+        page_mark(table, page);
     table->dirty[page / 64] |= (uint64_t)1 << page % 64;
 }
 

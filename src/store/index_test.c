@@ -48,7 +48,7 @@ static void hashes_as_java_does(void **state)
     (void)state;
     assert_int_equal(index_hash(BYTES("TD"), BYTES("UK-tran")), 785550097);
     assert_int_equal(index_hash(BYTES(""), BYTES("")), '#');
-    struct index_topic last = {0};
+    struct key_topic last = {0};
     uint8_t name[200];
     memset(name, 'n', sizeof name);
     for (size_t i = 0; i < 600; i++) { /* the same topic, another one, too long a one, none */

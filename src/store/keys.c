@@ -21,6 +21,14 @@ enum err keys_add(struct store *store, const struct record *record, const struct
     return store->index ? index_add_marked(store->index, record, marks, why) : OK;
 }
 
+enum err keys_add_slip(struct store *store, const struct slip *slip, struct fault *why)
+{
+    if (!store->index)
+        return OK;
+    struct index_item item = {slip->position, slip->size, slip->store_ms};
+    return index_add_hashes(store->index, &item, slip->marks.keys, slip->marks.n_keys, why);
+}
+
 enum err keys_turn_end(struct store *store, struct fault *why)
 {
     return store->index ? index_turn_end(store->index, why) : OK;

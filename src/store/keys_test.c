@@ -72,6 +72,7 @@ static struct stored send_sharing(uint64_t n)
     d.topic = BYTES("Shared");
     d.queue = store_queue(house.store, d.topic, d.queue_id);
     d.props = BYTES("KEYS\1one shared two\2");
+    d.marks = n % 2 ? house_marks(&d) : (struct draft_marks){0};
     struct stored out;
     uint64_t end;
     assert_int_equal(store_append(house.store, &d, 1, &out, &end), OK);

@@ -326,8 +326,9 @@ static enum err record_restore(struct recovery *rec, const struct record *r, str
             rec->misplaced++; /* as Apache does: it takes the next place, whatever it says itself */
     }
     struct marks marks = props_marks(r->props);
+    struct unit unit = unit_for(&store->options, r, &marks);
     if (!err)
-        turn_add(store, queue, r, &marks);
+        turn_add(store, queue, &unit);
     return err;
 }
 

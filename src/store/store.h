@@ -108,6 +108,26 @@ void store_each_queue(struct store *store,
 
 /* ---- append ---- */
 
+/* What queues and index are made of, if it is known: then dispatch need not read the record.
+ * Whoever prepares a plain message has read its properties and calls draft_marks_of; a draft that
+ * leaves it out is as good. */
+#define DRAFT_KEYS_MAX 4
+struct draft_marks {
+    bool known;
+    uint8_t n_keys;
+    uint32_t keys[DRAFT_KEYS_MAX]; /* their hashes, in the order of the index */
+    int64_t tags_code;
+};
+/* Where the hashes of a topic's keys begin, for who comes with many of one topic. Starts as zeros.
+ */
+struct key_topic {
+    uint8_t name[128];
+    size_t len; /* 0: none yet */
+    uint32_t hash;
+};
+struct draft_marks draft_marks_of(struct key_topic *last, struct bytes topic,
+                                  const struct marks *marks);
+
 /* A message on its way into the log. The slices need to live until store_append returns. */
 struct draft {
     struct queue *queue;
@@ -116,6 +136,7 @@ struct draft {
     int32_t queue_id, flag, sys_flag, reconsume_times;
     int64_t born_ms, prepared_position;
     struct addr born_host, store_host;
+    struct draft_marks marks;
     bool with_next; /* the next draft belongs to the same unit: same queue, one file, all or nothing
                      */
 };

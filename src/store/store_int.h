@@ -256,6 +256,42 @@ static inline bool window_has(const struct window *w, uint64_t position)
     return position >= w->from && position - w->from < w->len;
 }
 
+/* ---- slip.c: what is known of a record when it is appended ---- */
+
+#define SLIPS_MAX 2048
+
+struct slip {
+    struct queue *queue;
+    uint64_t position;
+    int64_t queue_offset, store_ms;
+    uint32_t size;
+    struct draft_marks marks;
+};
+
+struct slips {
+    _Atomic uint64_t put; /* so many were ever. Room: tail */
+    _Atomic uint64_t
+        bare; /* behind the start of the last record without one; 0: none. Room: tail */
+    _Atomic uint64_t taken;    /* their places may be used again. The dispatcher's … */
+    uint64_t next;             /* … and this, too: it is past those in front */
+    struct slip at[SLIPS_MAX]; /* round and round */
+};
+/* Room: tail. An append's slips are nobody's before they are published: not if it fails. */
+struct slips_put {
+    uint64_t n, bare;
+};
+struct slips_put slips_begin(const struct slips *s);
+void slip_put(struct slips *s, struct slips_put *put, const struct draft *draft,
+              const struct stored *stored);
+void slips_publish(struct slips *s, const struct slips_put *put);
+/* The dispatcher. Some record from there on may have none. */
+bool slips_lack(const struct slips *s, uint64_t from);
+/* The slip of the record at `position`, which is not in front of one asked for before in this turn;
+ * NULL: none. It is there until slips_used. */
+const struct slip *slip_at(struct slips *s, uint64_t position);
+/* The turn is over: those of what is dispatched are not needed any more. */
+void slips_used(struct slips *s, uint64_t dispatched);
+
 #define GATHER_MOST_NS UINT64_C(20000000)
 
 /* The flusher waits for those that it has just told: see flush.c. It alone uses it. */
@@ -431,9 +467,10 @@ struct derived {
 bool turn_full(const struct turn *turn);
 /* The offset that the next unit of this queue gets. */
 int64_t turn_next(const struct turn *turn, const struct queue *queue);
-/* Takes up a record; one without a place in a queue (prepared, rolled back) is passed over. */
-void turn_add(struct store *store, struct queue *queue, const struct record *record,
-              const struct marks *marks);
+/* Takes up a record. */
+void turn_add(struct store *store, struct queue *queue, const struct unit *unit);
+struct unit unit_for(const struct store_options *options, const struct record *record,
+                     const struct marks *marks);
 /* What a record's unit has as its third field: the hash of its tag, or in the topic of delayed
  * messages the time when it is due. */
 int64_t unit_tags(const struct store_options *options, const struct record *record,
@@ -479,6 +516,7 @@ struct index;
 /* Room: derived. After an error every record since the last good turn comes again. */
 must_check enum err keys_add(struct store *store, const struct record *record,
                              const struct marks *marks, struct fault *why);
+must_check enum err keys_add_slip(struct store *store, const struct slip *slip, struct fault *why);
 must_check enum err keys_turn_end(struct store *store, struct fault *why);
 /* After the log and the queues are settled. */
 must_check enum err keys_open(struct store *store, struct store_report *report, struct fault *why);
@@ -531,6 +569,7 @@ struct store {
     struct fileset log;
     struct positions positions;
     struct tail tail;
+    struct slips slips; /* from the tail to the dispatcher */
     struct flusher flusher;
     struct filler filler;
     struct derived derived;

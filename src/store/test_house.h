@@ -50,6 +50,7 @@ struct message_room {
     uint8_t body[MESSAGE_MAX];
 };
 struct draft house_message(struct house *h, uint64_t n, struct message_room *room);
+struct draft_marks house_marks(const struct draft *d); /* as whoever prepares it would say */
 struct bytes message_topic(uint64_t n, char out[16]);
 int32_t message_queue(uint64_t n);
 
