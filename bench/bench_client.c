@@ -3,6 +3,7 @@
  *     bench_client async names topic count flight    1 KiB each, `flight` of them under way
  *     bench_client sync names topic count broker     one after the other, and the same on a bare
  *                                                    socket to that address, in turns
+ *     bench_client threads names topic count n       one after the other in each of n threads
  *     bench_client first names topic                 from main() to the first receipt
  *
  * Prints one line of JSON. Linked with the shared library, as an application would be. */
@@ -12,6 +13,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,9 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SIZE   1024
-#define WARM   2000
-#define ROUNDS 10
+#define SIZE        1024
+#define WARM        2000
+#define ROUNDS      10
+#define THREADS_MAX 64
 
 static double now_s(void)
 {
@@ -221,17 +224,46 @@ static void sync_(long count, const char *broker)
     free(bare);
 }
 
+/* ---- threads ---- */
+
+static void *send_in_turn(void *arg)
+{
+    for (long left = *(const long *)arg; left > 0; left--)
+        if (omq_send(producer, &message, NULL, NULL))
+            fail("a message was not sent");
+    return NULL;
+}
+
+static void threads(long count, size_t n)
+{
+    pthread_t ids[THREADS_MAX];
+    n = n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
+    long each = count / (long)n;
+    double wall = now_s(), cpu = cpu_s();
+    for (size_t i = 0; i < n; i++)
+        if (pthread_create(&ids[i], NULL, send_in_turn, &each) != 0)
+            fail("no thread");
+    for (size_t i = 0; i < n; i++)
+        (void)pthread_join(ids[i], NULL);
+    wall = now_s() - wall;
+    cpu = cpu_s() - cpu;
+    double sends = (double)each * (double)n;
+    (void)printf("{\"per_second\":%.0f,\"per_core\":%.0f}\n", sends / wall, sends / cpu);
+}
+
 int main(int argc, char **argv)
 {
     double begin = now_s();
     if (argc < 4)
-        fail("bench_client async|sync|first names topic …");
+        fail("bench_client async|sync|threads|first names topic …");
     open_all(argv[2], argv[3]);
     double first_ms = (now_s() - begin) * 1e3;
     if (strcmp(argv[1], "async") == 0 && argc > 5)
         async(strtol(argv[4], NULL, 10), (unsigned)strtol(argv[5], NULL, 10));
     else if (strcmp(argv[1], "sync") == 0 && argc > 5)
         sync_(strtol(argv[4], NULL, 10), argv[5]);
+    else if (strcmp(argv[1], "threads") == 0 && argc > 5)
+        threads(strtol(argv[4], NULL, 10), (size_t)strtol(argv[5], NULL, 10));
     else
         (void)printf("{\"first_ms\":%.2f}\n", first_ms);
     omq_client_close(client);

@@ -43,10 +43,11 @@
  * (`close_ms`).
  *
  * Callbacks run on threads of the library and may take their time, but for `choose`, `room_of` and
- * `log`: those run on the one thread that does all the network's work (`log` on others, too, at the
- * same time), so they must be quick, and a call that waits says OMQ_MISUSE there. A callback may
- * call everything else but an open or a close of what belongs to its own client: an open says
- * OMQ_MISUSE, a close does nothing but tell `log`.
+ * `log`: those run where the network's work is done, which one thread does at a time, of the
+ * library or one of yours that waits in a call (`log` on others, too, at the same time), so they
+ * must be quick, and a call that waits says OMQ_MISUSE there. A callback may call everything else
+ * but an open or a close of what belongs to its own client: an open says OMQ_MISUSE, a close does
+ * nothing but tell `log`.
  *
  * Nothing is global: two clients in one process know nothing of each other. The library installs no
  * signal handlers, writes to no terminal, and forks fine before the first client is opened.

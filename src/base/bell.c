@@ -36,6 +36,11 @@ bool bell_wait(struct bell *bell, uint64_t until_ns)
     return true;
 }
 
+bool bell_rung(const struct bell *bell)
+{
+    return atomic_load_explicit(&bell->rung, memory_order_acquire) != 0;
+}
+
 void bell_clear(struct bell *bell)
 {
     atomic_store_explicit(&bell->rung, 0, memory_order_relaxed);

@@ -22,6 +22,7 @@ void bell_ring(struct bell *bell);
 /* Until it was rung, or the kernel's monotonic clock says `until_ns` (UINT64_MAX: for ever). False:
  * it was not rung. */
 bool bell_wait(struct bell *bell, uint64_t until_ns);
+bool bell_rung(const struct bell *bell);
 void bell_clear(struct bell *bell);
 
 #endif

@@ -4,6 +4,7 @@
  * rank only, and nobody waits for disk or peer inside one (the log's tail alone writes: that is its
  * work). Functions that need the key say so in their first line with room_held().
  *
+ *     rank 0  a loop that takes guests
  *     rank 1  core, routes, dedup, ledger      rank 2  tail      rank 3  derived      rank 4  files
  *     leaf    a loop's mailbox: entered from anywhere, never left for another room
  */
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 enum room_rank {
+    ROOM_LOOP = 0,
     ROOM_CORE = 1,
     ROOM_ROUTES = 1,
     ROOM_DEDUP = 1,

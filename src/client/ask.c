@@ -98,7 +98,7 @@ static int may_wait(const struct omq_client *client, struct omq_error *why)
 {
     if (!client)
         return omq_fail(why, OMQ_INVALID, "there is no client");
-    if (pthread_equal(pthread_self(), client->thread))
+    if (loop_is_mine(client->loop))
         return omq_fail(why, OMQ_MISUSE, "a call that waits cannot be made from `choose` or `log`");
     return OMQ_OK;
 }
@@ -112,8 +112,7 @@ int question_ask(struct question *q, struct omq_error *why)
     q->until_ns = clock_ns(q->client->clock) + ms * 1000000;
     q->post.run = question_begin;
     waiter_init(&q->waiter);
-    loop_post(q->client->loop, &q->post);
-    waiter_wait(&q->waiter);
+    client_wait(q->client, &q->post, &q->waiter, &q->call);
     if (q->code && why)
         *why = q->why;
     return q->code;
@@ -333,8 +332,7 @@ int queues_ask(struct omq_client *client, const char *topic, bool readable, bool
                                .readable = readable,
                                .fresh = fresh};
     waiter_init(&want.waiter);
-    loop_post(client->loop, &want.post);
-    waiter_wait(&want.waiter);
+    client_wait(client, &want.post, &want.waiter, NULL);
     if (want.code) {
         if (why)
             *why = want.why;

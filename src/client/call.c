@@ -187,7 +187,7 @@ int omq_call_all(struct omq_client *client, struct omq_question *questions, size
 {
     if (!client || (!questions && n > 0))
         return omq_fail(why, OMQ_INVALID, "a call needs a client and a question");
-    if (pthread_equal(pthread_self(), client->thread))
+    if (loop_is_mine(client->loop))
         return omq_fail(why, OMQ_MISUSE, "a call that waits cannot be made from `choose` or `log`");
     for (size_t i = 0; i < n; i++) {
         int code = question_check(&questions[i], why);
@@ -211,8 +211,8 @@ int omq_call_all(struct omq_client *client, struct omq_question *questions, size
     for (size_t i = 0; i < n && i < WINDOW; i++)
         batch.slots[i].batch = &batch;
     waiter_init(&batch.waiter);
-    loop_post(client->loop, &batch.post);
-    waiter_wait(&batch.waiter);
+    const struct call *only = questions->server ? &batch.slots->call : &batch.slots->name.call;
+    client_wait(client, &batch.post, &batch.waiter, n == 1 ? only : NULL);
     free(batch.slots);
     return OMQ_OK;
 }

@@ -13,6 +13,9 @@
 #define ROUTE_EVERY_MS 30000
 #define HEART_EVERY_MS 30000
 #define HEART_FIRST_MS 1000
+/* So long a thread reads its answer itself; one that takes longer is worth waking for. What becomes
+ * of its request otherwise (a close, a deadline) it hears so late. */
+#define GUEST_NS 10000000
 
 /* ---- small things ---- */
 
@@ -50,17 +53,17 @@ char *client_text(struct omq_client *client, const char *text)
 
 void waiter_init(struct waiter *waiter)
 {
-    bell_clear(&waiter->bell);
+    *waiter = (struct waiter){0};
 }
 
 void waiter_tell(struct waiter *waiter)
 {
-    bell_ring(&waiter->bell);
+    loop_ring(&waiter->ring);
 }
 
 void waiter_wait(struct waiter *waiter)
 {
-    (void)bell_wait(&waiter->bell, UINT64_MAX);
+    (void)bell_wait(&waiter->ring.bell, UINT64_MAX);
 }
 
 bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *clock)
@@ -68,8 +71,23 @@ bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *
     uint64_t now_ns = clock_ns(clock), end_ns = now_ns + (uint64_t)timeout_ms * 1000000;
     bool told = false;
     for (; !told && now_ns < end_ns; now_ns = clock_ns(clock))
-        told = bell_wait(&waiter->bell, clock_ns(clock_system()) + (end_ns - now_ns));
-    return told || bell_wait(&waiter->bell, 0);
+        told = bell_wait(&waiter->ring.bell, clock_ns(clock_system()) + (end_ns - now_ns));
+    return told || bell_wait(&waiter->ring.bell, 0);
+}
+
+/* A thread that waits is not cancelled, least of all inside the loop. */
+void client_wait(struct omq_client *client, struct post *post, struct waiter *waiter,
+                 const struct call *call)
+{
+    int cancel;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (loop_visit(client->loop, post)) {
+        while (!ring_is_due(&waiter->ring) && call && call_await(call, GUEST_NS))
+            continue;
+        loop_leave(client->loop);
+    }
+    waiter_wait(waiter);
+    (void)pthread_setcancelstate(cancel, NULL);
 }
 
 struct visit {
@@ -88,7 +106,7 @@ static void visit_run(struct post *post)
 
 void client_on_loop(struct omq_client *client, void (*fn)(void *user), void *user)
 {
-    if (pthread_equal(pthread_self(), client->thread)) { /* a callback of the loop's own */
+    if (loop_is_mine(client->loop)) { /* a callback of the loop's own */
         fn(user);
         return;
     }
@@ -110,7 +128,7 @@ bool client_post(struct omq_client *client, struct post *post)
 
 bool client_on_own_thread(const struct omq_client *client)
 {
-    return pthread_equal(pthread_self(), client->thread) || hands_of(client);
+    return loop_is_mine(client->loop) || hands_of(client);
 }
 
 enum err client_callbacks(struct omq_client *client, struct hands **out)
@@ -292,6 +310,7 @@ static enum err loop_begin(struct omq_client *client)
         err = timer_open(client->loop, heart_turn, client, &client->heart_timer);
     if (err)
         return err;
+    loop_take_guests(client->loop);
     loop_at_turn_end(client->loop, turn_end, client);
     timer_start(client->route_timer, (uint64_t)client->options.route_every_ms,
                 (uint64_t)client->options.route_every_ms);

@@ -12,14 +12,14 @@
  *
  * *Hands* are threads that call the application, which may keep them as long as it likes.
  *
- * A hop from thread to thread and back costs about 9 µs here beside a round trip of 12 on loopback,
- * so a synchronous send does not read its socket itself.
+ * A thread that waits for what it wants is, if it can be, a *guest* of the loop (io/io.h): it does
+ * the loop's part itself, and reads its answer itself, since waking two threads costs many times
+ * what they have to do. client_wait has all of it; the rest need not know who runs the loop.
  */
 #ifndef CLIENT_CLIENT_INT_H
 #define CLIENT_CLIENT_INT_H
 
 #include "base/arena.h"
-#include "base/bell.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/counted.h"
@@ -107,6 +107,9 @@ void call_start(struct omq_client *client, struct bytes address, struct call *ca
                 uint64_t timeout_ms);
 /* Loop. Forgets a call that is under way; `done` is not called. */
 void call_cancel(struct omq_client *client, struct call *call);
+/* A guest of the loop. Waits for the answer of a call that was sent and reads it; false: it did not
+ * come, or that is not to be waited for. True: something came. */
+must_check bool call_await(const struct call *call, uint64_t timeout_ns);
 /* Loop. A request that nobody answers; false: there is no connection just now. */
 bool say(struct omq_client *client, struct bytes address, struct call *call);
 /* Loop. Whether a connection to the address stands. */
@@ -333,11 +336,18 @@ char *client_text(struct omq_client *client, const char *text); /* a copy; NULL 
 
 /* What the application waits for: filled and told by the loop. */
 struct waiter {
-    struct bell bell;
+    struct ring ring;
 };
 void waiter_init(struct waiter *waiter);
-void waiter_tell(struct waiter *waiter); /* any thread, once; the waiter may be gone afterwards */
+/* Any thread, once. Heard when the loop, if that is who tells, has been left: who was told has to
+ * wait for that. The waiter may be gone afterwards. */
+void waiter_tell(struct waiter *waiter);
 void waiter_wait(struct waiter *waiter);
+/* Any thread but the loop's. Has the post run on the loop, by the calling thread itself if it can
+ * be, and waits for what comes of it; for the answer to this call, if that is all it is about (else
+ * NULL). */
+void client_wait(struct omq_client *client, struct post *post, struct waiter *waiter,
+                 const struct call *call);
 /* False: it was not told in that time. */
 bool waiter_wait_until(struct waiter *waiter, int64_t timeout_ms, struct clock *clock);
 

@@ -87,12 +87,13 @@ static bool slot_take(struct calls *calls, struct call *call)
     return true;
 }
 
-static void slot_give(struct calls *calls, const struct call *call)
+static void slot_give(struct calls *calls, struct call *call)
 {
     uint32_t slot = (uint32_t)call->opaque & 0xffff;
     invariant(calls->slots[slot] == call);
     calls->slots[slot] = NULL;
     calls->free[calls->n_free++] = slot;
+    call->sent = false; /* its peer may be gone from now on */
 }
 
 static struct call *slot_find(const struct calls *calls, const struct peer *peer, int32_t opaque)
@@ -573,6 +574,11 @@ void call_cancel(struct omq_client *client, struct call *call)
     list_remove(&call->by_peer);
     list_remove(&call->by_deadline);
     slot_give(&client->calls, call);
+}
+
+bool call_await(const struct call *call, uint64_t timeout_ns)
+{
+    return call->sent && call->peer->conn && conn_await(call->peer->conn, timeout_ns);
 }
 
 bool say(struct omq_client *client, struct bytes address, struct call *call)

@@ -80,7 +80,7 @@ int omq_reader_take(struct omq_reader *reader, int timeout_ms, struct omq_batch 
 {
     if (!reader || !out)
         return omq_fail(why, OMQ_INVALID, "no reader, or no place for the batch");
-    if (pthread_equal(pthread_self(), reader->consumer.client->thread))
+    if (loop_is_mine(reader->consumer.client->loop))
         return omq_fail(why, OMQ_MISUSE, "messages cannot be waited for in this callback");
     size_t n;
     return consumer_take(&reader->consumer, timeout_ms, out, 1, &n, why);
@@ -221,7 +221,7 @@ int omq_reader_commit(struct omq_reader *reader, struct omq_error *why)
 {
     if (!reader)
         return omq_fail(why, OMQ_INVALID, "there is no reader");
-    if (pthread_equal(pthread_self(), reader->consumer.client->thread))
+    if (loop_is_mine(reader->consumer.client->loop))
         return omq_fail(why, OMQ_MISUSE, "an answer cannot be waited for in this callback");
     return visit(reader, commit_here, &(struct visit){.waits = true}, why);
 }

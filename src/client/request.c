@@ -64,6 +64,8 @@ int omq_request(struct omq_producer *producer, const struct omq_message *message
                                 end_ns > now_ns ? (int64_t)((end_ns - now_ns) / 1000000) : 0,
                                 client->clock);
     client_on_loop(client, request_leave, &request);
+    if (request.reply)
+        waiter_wait(&request.waiter); /* it was told; perhaps only just, and has to hear it */
     if (code) {
         omq_delivery_free(request.reply);
         return code;

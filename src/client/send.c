@@ -21,7 +21,7 @@ int producer_check(const struct omq_producer *producer, bool waits, struct omq_e
         return omq_fail(why, OMQ_INVALID, "there is no producer");
     if (!atomic_load_explicit(&producer->open, memory_order_acquire))
         return omq_fail(why, OMQ_CLOSED, "the producer is closed");
-    if (waits && pthread_equal(pthread_self(), producer->client->thread))
+    if (waits && loop_is_mine(producer->client->loop))
         return omq_fail(why, OMQ_MISUSE,
                         "a call that waits cannot be made from `choose` or `log`: they run on the "
                         "thread that would do its work");
@@ -61,8 +61,7 @@ int job_run(struct job *job, uint64_t timeout_ms, struct omq_error *why)
     job->how = JOB_WAITED;
     job->waiter = &waiter;
     job_limits(job, timeout_ms);
-    loop_post(job->producer->client->loop, &job->post);
-    waiter_wait(&waiter);
+    client_wait(job->producer->client, &job->post, &waiter, &job->call);
     if (job->code)
         job_tell_why(job, why);
     return job->code;

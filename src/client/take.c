@@ -111,7 +111,7 @@ int omq_consumer_take_all(struct omq_consumer *consumer, int timeout_ms, struct 
 {
     if (!consumer || !out || !n || max == 0)
         return omq_fail(why, OMQ_INVALID, "no consumer, or no place for the batches");
-    if (pthread_equal(pthread_self(), consumer->client->thread))
+    if (loop_is_mine(consumer->client->loop))
         return omq_fail(why, OMQ_MISUSE, "messages cannot be waited for in this callback");
     return consumer_take(consumer, timeout_ms, out, max, n, why);
 }

@@ -154,8 +154,7 @@ static void decide(struct omq_producer *producer, const struct omq_message *mess
         return;
     }
     waiter_init(&e.waiter);
-    loop_post(producer->client->loop, &e.post);
-    waiter_wait(&e.waiter);
+    client_wait(producer->client, &e.post, &e.waiter, &e.call);
 }
 
 int omq_send_transaction(struct omq_producer *producer, const struct omq_message *message,

@@ -83,6 +83,8 @@ void conn_close(struct conn *conn, const char *reason)
     list_remove(&conn->by_dirty);
     list_remove(&conn->by_resumed);
     list_remove(&conn->by_linger);
+    if (conn->lent)
+        *conn->lent = NULL;
     out_clear(&conn->out, &conn->loop->pool);
     if (conn->secure)
         out_clear(&conn->secure->wire, &conn->loop->pool);
@@ -395,6 +397,26 @@ void conn_resume(struct conn *conn)
     conn_mark_dirty(conn); /* to read again, if that is the end of it */
 }
 
+bool conn_lend(struct conn *conn, struct conn **to)
+{
+    here(conn->loop);
+    if (conn->lent || conn->state != CONN_OPEN || conn->retired || conn->congested ||
+        link_in_list(&conn->by_resumed))
+        return false;
+    *to = conn;
+    conn->lent = to;
+    set_events(conn);
+    return true;
+}
+
+void conn_take_back(struct conn *conn, bool readable)
+{
+    conn->lent = NULL;
+    conn_mark_dirty(conn); /* to be watched again, unless it is lent again at once */
+    if (readable)
+        (void)on_readable(conn);
+}
+
 /* What a peer sent before its reset can still be read, and may be a one-way request. */
 static void on_reset(struct conn *conn)
 {
@@ -572,9 +594,10 @@ static void start_lingering(struct conn *conn)
 static void set_events(struct conn *conn)
 {
     bool held_up = conn->retired || (conn->congested && conn->blocked);
-    bool reading = conn->state == CONN_LINGERING || (conn->state == CONN_OPEN && !held_up);
+    bool reading =
+        conn->state == CONN_LINGERING || (conn->state == CONN_OPEN && !held_up && !conn->lent);
     int events = (reading ? UV_READABLE : 0) | (conn->blocked ? UV_WRITABLE : 0);
-    invariant(events != 0 || conn->retired);
+    invariant(events != 0 || conn->retired || conn->lent);
     if (events == conn->events)
         return;
     conn->events = events;

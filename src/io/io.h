@@ -20,13 +20,14 @@
  * and the socket not read until the queue has drained below half of it. Over `out_max` it is
  * closed.
  *
- * Threads: everything here is called on the loop's own thread, except loop_post, loop_stop and what
- * says otherwise.
+ * Threads: everything here is called on the loop's own thread, or by a guest of the loop, except
+ * loop_post, loop_stop and what says otherwise.
  */
 #ifndef IO_IO_H
 #define IO_IO_H
 
 #include "base/addr.h"
+#include "base/bell.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/counted.h"
@@ -58,6 +59,32 @@ struct post {
     void (*run)(struct post *post);
 };
 void loop_post(struct loop *loop, struct post *post); /* any thread */
+
+/* ---- guests ----
+ *
+ * Who hands work to a loop and waits for it has two threads woken, the loop's and then its own, and
+ * each may have to wake a core. A loop that takes guests is a room instead: whoever is inside *is*
+ * the loop, and may do all that its thread may. That thread is inside while it works and outside
+ * while it waits for events, when another may come in, do its work itself, and even wait for the
+ * answer itself: it borrows the connection for that, which the loop does not read meanwhile. */
+void loop_take_guests(struct loop *loop); /* before loop_run */
+/* Any thread. True: the post has run, behind all that were posted before, what was written has
+ * left, and the calling thread is a guest until loop_leave. False: somebody is inside just now, or
+ * the caller is inside another loop: it was posted. */
+must_check bool loop_visit(struct loop *loop, struct post *post);
+void loop_leave(struct loop *loop);         /* guest */
+bool loop_is_mine(const struct loop *loop); /* the calling thread is inside, or runs it */
+/* A bell that is rung from inside, heard when whoever is inside has gone out. */
+struct ring {
+    struct link link;
+    struct bell bell;
+};
+void loop_ring(struct ring *ring);         /* any thread; at once, if it is inside no loop */
+bool ring_is_due(const struct ring *ring); /* guest: it was rung, heard or not */
+/* Guest. Goes out until there is something to read, or for so long; comes in again and lets `input`
+ * have it. False: nothing came, or it is no time to wait: it is closing, or another guest waits
+ * there. Nobody tells the guest what happens elsewhere meanwhile. */
+must_check bool conn_await(struct conn *conn, uint64_t timeout_ns);
 
 /* Called on the loop at the end of each turn, after posts and when output has left (what is written
  * here leaves as well): the place to finish what the requests of one turn share. One per loop. */

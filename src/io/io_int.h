@@ -108,6 +108,14 @@ struct loop {
     struct clock *clock;
     struct log *log;
 
+    struct room key;         /* of everything here, if it takes guests; guest.c */
+    bool hospitable;         /* it takes some */
+    bool over;               /* it has heard that it is to stop; it never runs again */
+    unsigned guests;         /* inside, or about to come back */
+    _Atomic int crowd;       /* so many that come now find too many others */
+    struct list rings;       /* to be rung by whoever goes out next */
+    uint64_t waits_until_ms; /* when its own thread looks again, should nothing happen */
+
     struct room mailbox; /* guards posts */
     struct list posts;
     _Atomic bool mail; /* there are some; set inside, so that who finds none need not enter */
@@ -132,7 +140,7 @@ struct loop {
     struct pool pool;
 };
 
-extern _Thread_local const struct loop *loop_inside; /* the loop that this thread runs */
+extern _Thread_local struct loop *loop_inside; /* the loop that this thread runs */
 
 /* loop_here for paths where a call would be felt. */
 static inline void here(const struct loop *loop)
@@ -140,11 +148,16 @@ static inline void here(const struct loop *loop)
     invariant(loop_inside == loop || !atomic_load_explicit(&loop->owned, memory_order_relaxed));
 }
 
-void loop_end_turn(struct loop *loop); /* posts and the hook, then everything written leaves */
-void loop_breathe(struct loop *loop);  /* everything written leaves */
-void loop_wake(struct loop *loop);     /* another turn at once */
+void loop_run_posts(struct loop *loop); /* those that are there now */
+void loop_end_turn(struct loop *loop);  /* posts and the hook, then everything written leaves */
+void loop_breathe(struct loop *loop);   /* everything written leaves */
+void loop_wake(struct loop *loop);      /* another turn at once */
 void loop_expect_idle(struct loop *loop, uint64_t idle_ms);
 void loop_expect_linger(struct loop *loop);
+
+/* ---- guest.c ---- */
+
+void loop_run_with_guests(struct loop *loop);
 
 /* ---- secure.c: TLS on one connection ---- */
 
@@ -202,14 +215,16 @@ struct conn {
     int events; /* what poll is set to */
     enum conn_state state;
     unsigned holders;
-    bool congested; /* input waits until the output has drained */
-    bool blocked;   /* the kernel took no more; waiting for it to be writable */
-    bool left_over; /* input stopped because of congestion: call it again without new bytes */
-    bool eof;       /* the peer has sent its end */
-    bool retired;   /* reads no more; whoever holds it may still answer */
-    bool heard;     /* at least one byte has come */
-    bool announced; /* `opened` gave a user, who is owed one `closed` */
-    bool counted;   /* in limits->conns */
+    bool congested;     /* input waits until the output has drained */
+    bool blocked;       /* the kernel took no more; waiting for it to be writable */
+    bool left_over;     /* input stopped because of congestion: call it again without new bytes */
+    bool eof;           /* the peer has sent its end */
+    bool retired;       /* reads no more; whoever holds it may still answer */
+    bool heard;         /* at least one byte has come */
+    bool announced;     /* `opened` gave a user, who is owed one `closed` */
+    bool counted;       /* in limits->conns */
+    struct conn **lent; /* where the guest that reads it keeps it, or NULL: the loop reads */
+    unsigned tired;     /* so many guests of it sleep at once, instead of looking first */
 
     uint8_t *kept; /* input that is not finished */
     size_t kept_len, kept_size;
@@ -241,7 +256,10 @@ void conn_flush(struct conn *conn);  /* taken from loop->dirty */
 /* Reads no more, because the loop drains or the peer has sent its end; ends when it is empty and
  * nobody holds it. */
 void conn_retire(struct conn *conn);
-void conn_announce(struct conn *conn);     /* tells its user that it is there */
+void conn_announce(struct conn *conn); /* tells its user that it is there */
+/* From now on `*to` alone reads it, which is NULL when it was closed. False: not now. */
+must_check bool conn_lend(struct conn *conn, struct conn **to);
+void conn_take_back(struct conn *conn, bool readable);
 void conn_mark_dirty(struct conn *conn);   /* to be looked at when the turn ends */
 void conn_end_of_input(struct conn *conn); /* the peer has sent its end */
 

@@ -17,12 +17,11 @@ struct signal_watch {
     void *user;
 };
 
-_Thread_local const struct loop *loop_inside;
+_Thread_local struct loop *loop_inside;
 
 static void on_bell(uv_async_t *bell);
 static void on_turn_end(uv_prepare_t *prepare);
 static void on_again(uv_idle_t *again);
-static void run_posts(struct loop *loop);
 
 static enum err loop_fault(struct fault *why, int uv_err, const char *what)
 {
@@ -53,9 +52,10 @@ enum err loop_open(struct loop **out, struct clock *clock, struct log *log, stru
 
     struct list *lists[] = {&loop->posts,     &loop->conns,  &loop->held,    &loop->dirty,
                             &loop->resumed,   &loop->timers, &loop->signals, &loop->lingering,
-                            &loop->listeners, &loop->dials};
+                            &loop->listeners, &loop->dials,  &loop->rings};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         list_init(lists[i]);
+    room_init(&loop->key, "loop", ROOM_LOOP);
     room_init(&loop->mailbox, "mailbox", ROOM_LEAF);
     loop->clock = clock;
     loop->log = log;
@@ -69,10 +69,14 @@ void loop_run(struct loop *loop)
 {
     loop_here(loop);
     atomic_store(&loop->owned, true);
-    loop_inside = loop;
-    (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
-    loop_end_turn(loop); /* what the last turn wrote must not wait for a turn that never comes */
-    loop_inside = NULL;
+    if (loop->hospitable) {
+        loop_run_with_guests(loop);
+    } else {
+        loop_inside = loop;
+        (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
+        loop_end_turn(loop); /* what the last turn wrote must not wait for one that never comes */
+        loop_inside = NULL;
+    }
     atomic_store(&loop->owned, false);
 }
 
@@ -231,7 +235,7 @@ void loop_close(struct loop *loop)
     loop->hook = NULL;
     loop->drained = NULL;
     do { /* a `closed` may post, and a post may do anything */
-        run_posts(loop);
+        loop_run_posts(loop);
         list_each(k, &loop->conns)
             conn_close(list_entry(k, struct conn, by_loop), "shutting down");
         (void)uv_run(&loop->uv, UV_RUN_NOWAIT);
@@ -249,6 +253,7 @@ void loop_close(struct loop *loop)
     orphan_held(loop);
     pool_clear(&loop->pool);
     room_clear(&loop->mailbox);
+    room_clear(&loop->key);
     free(loop->in);
     free(loop);
 }
@@ -261,7 +266,7 @@ static bool posts_wait(struct loop *loop)
     return atomic_load_explicit(&loop->mail, memory_order_acquire);
 }
 
-static void run_posts(struct loop *loop)
+void loop_run_posts(struct loop *loop)
 {
     struct list posts;
     if (!posts_wait(loop))
@@ -282,9 +287,11 @@ static void run_posts(struct loop *loop)
 static void on_bell(uv_async_t *bell)
 {
     struct loop *loop = list_entry(bell, struct loop, bell);
-    run_posts(loop);
-    if (atomic_exchange(&loop->stop, false))
+    loop_run_posts(loop);
+    if (atomic_exchange(&loop->stop, false)) {
+        loop->over = true;
         uv_stop(&loop->uv);
+    }
 }
 
 void loop_breathe(struct loop *loop)
@@ -298,11 +305,11 @@ void loop_breathe(struct loop *loop)
 void loop_end_turn(struct loop *loop)
 {
     loop->turn_in = 0;
-    run_posts(loop);
+    loop_run_posts(loop);
     loop_breathe(loop); /* who waits for an answer does not wait for the hook as well */
     if (loop->hook) {
         loop->hook(loop->hook_user);
-        run_posts(loop);
+        loop_run_posts(loop);
         loop_breathe(loop);
     }
     /* What posts or a connection that closed have posted here themselves is for the next turn.

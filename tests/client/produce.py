@@ -102,6 +102,17 @@ def _():
     tap.check({b"oneway %d" % i for i in range(10)} <= bodies, "one-way messages are stored after the close")
 
 
+@tap.test("messages of one key are stored in the order of the calls, whether these waited or not")
+def _():
+    p, topic = producer("mixed"), unique("Mixed")
+    send(p, puppet.message(topic, b"makes the topic"))
+    count = 1500
+    send(p, *[puppet.message(topic, b"%d" % i, shard="one") for i in range(count)], mode="mixed")
+    records = [r for r in stored(topic).values() if r.body != b"makes the topic"]
+    bodies = [int(r.body) for r in sorted(records, key=lambda r: r.queue_offset)]
+    tap.equal(bodies, list(range(count)), "bodies in the order of their queue")
+
+
 @tap.test("LB-2 the same key goes to the same queue, the one that the Java client takes")
 def _():
     p, topic = producer("keys"), unique("Keys")

@@ -290,13 +290,15 @@ static int send_async(struct command *c, struct omq_producer *p, const struct om
     return OMQ_OK;
 }
 
+/* Each of `waits` waits for its receipt, the others do not. 1: all, 0: none, 3: every third. */
 static int send_each(struct command *c, struct omq_producer *p, const struct omq_message *m,
-                     size_t n, bool oneway)
+                     size_t n, size_t waits)
 {
     struct json_out w = {.buf = &c->result};
     json_open_array(&w);
     for (size_t i = 0; i < n; i++) {
         struct omq_receipt receipt = {0};
+        bool oneway = waits == 0 || (i + 1) % waits != 0;
         int code =
             oneway ? omq_send_oneway(p, &m[i], &c->why) : omq_send(p, &m[i], &receipt, &c->why);
         if (code)
@@ -409,7 +411,10 @@ static int play_send(struct command *c)
         return send_async(c, p, m, n);
     if (bytes_equal(mode, BYTES("batch")))
         return send_batch(c, p, m, n);
-    return send_each(c, p, m, n, bytes_equal(mode, BYTES("oneway")));
+    size_t waits = bytes_equal(mode, BYTES("oneway"))  ? 0
+                   : bytes_equal(mode, BYTES("mixed")) ? 3
+                                                       : 1;
+    return send_each(c, p, m, n, waits);
 }
 
 const struct part produce_parts[] = {
