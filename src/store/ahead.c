@@ -14,7 +14,7 @@
  *     as far as the last file is used, and a bit more: a store that is idle fills nothing;
  *     while nobody waits for the disk: under a load that never pauses the syncs would become slower
  *     by the zeros for the next file than faster by those in the last one;
- *     past the kernel's memory, where the file system lets us: a quarter of the processor time;
+ *     past the kernel's memory, where the file system lets us, for less processor time;
  *     a piece at a time, which is on the disk before the next is begun: so a sync finds at most one
  *     in front of it. A disk that takes long for a piece gets one a turn.
  *
