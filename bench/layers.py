@@ -29,9 +29,9 @@ LAYERS = {
     "broker: permission, subscription, offset": ["pull_message", "broker_pull"],
     "store: read": ["store_read"],
     "answer written": ["give", "answer_pulled"],
-    "dispatch: records decoded, tags hashed": ["broker_dispatch_turn"],
+    "dispatch: slips taken, or records decoded": ["broker_dispatch_turn"],
     "dispatch: queues": ["turn_add", "turn_write"],
-    "dispatch: index of keys": ["keys_add", "keys_turn_end", "index_add_marked", "index_turn_end"],
+    "dispatch: index of keys": ["keys_add", "keys_add_slip", "keys_turn_end", "index_add_marked", "index_add_hashes", "index_turn_end"],
     "rooms entered and left": ["room_enter", "room_leave", "room_try", "room_held", "room_enter_soon", "room_try_soon"],
 }
 DOOR = {name: layer for layer, names in LAYERS.items() for name in names}

@@ -39,13 +39,12 @@ static void hex_sixteen(const uint8_t *from, char *out)
     halves all;
     memcpy(&all, from, sizeof all);
     halves high = all >> 4, low = all & HALVES(15);
-    digits_of(__builtin_shuffle(high, low,
-                                (halves){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}),
-              out);
     digits_of(
-        __builtin_shuffle(high, low,
-                          (halves){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31}),
-        out + 16);
+        __builtin_shufflevector(high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+        out);
+    digits_of(__builtin_shufflevector(high, low, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14,
+                                      30, 15, 31),
+              out + 16);
 }
 
 static size_t hex_write(struct bytes from, char *out)

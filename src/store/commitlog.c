@@ -10,10 +10,10 @@
  * stays in the window until that is big enough: the dispatcher comes soon and takes it, rather than
  * to touch pages of the mapping that nobody has touched before.
  *
- * The log is *paved*: the first write that gets into a new stone of 64 KiB brings zeros for the
+ * The log is *paved*: the first write that gets into a new stone of 32 KiB brings zeros for the
  * rest of it, which is what stands there anyway. For a write that long the kernel makes one big
- * page where it would make sixteen small ones, and the appends that follow only copy. It takes a
- * seventh off a batch of 32.
+ * page where it would make eight small ones, and the appends that follow only copy. It takes a
+ * seventh off a batch of 32; stones of 64 KiB cost a busy broker more for zeros than they save.
  */
 #include "store/store_int.h"
 
