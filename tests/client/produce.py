@@ -104,6 +104,8 @@ def _():
 
 @tap.test("messages of one key are stored in the order of the calls, whether these waited or not")
 def _():
+    if not here().ours:
+        tap.skip("Apache's broker has several threads for the requests of one connection, and stores them in any order")
     p, topic = producer("mixed"), unique("Mixed")
     send(p, puppet.message(topic, b"makes the topic"))
     count = 1500
