@@ -444,6 +444,17 @@ static enum err hear_replicas(struct conn *conn, struct op *const *ops, const bo
     return OK;
 }
 
+/* A master that was made one is empty for a moment while it copies its new master, and then says
+ * nothing about what was done. */
+static bool is_replica(struct conn *conn)
+{
+    cleanup(reply_free) redisReply *reply = NULL;
+    wire_command(conn, 0, "ROLE");
+    return wire_ask(conn, &reply, NULL) == OK && reply->type == REDIS_REPLY_ARRAY &&
+           reply->elements > 0 && reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "slave") == 0;
+}
+
 /* Everything of one round trip is in `asked`; the answers come in the same order. */
 static enum err hear_all(struct conn *conn, struct op *const *ops, const bool *asked, size_t n,
                          struct fault *why)
@@ -464,6 +475,10 @@ static enum err hear_all(struct conn *conn, struct op *const *ops, const bool *a
         err = hear_replicas(conn, ops, asked, n, why);
     if (err || !emptied)
         return err;
+    if (is_replica(conn))
+        return fault_set(why, ERR_IO,
+                         "Redis at %s has become a replica, which takes no writes: name the master",
+                         conn->store->url.where);
     take_back(conn, ops, asked, n);
     return fault_set(why, ERR_STALE,
                      "Redis at %s was emptied (%s:birth is gone or another): what was done before "

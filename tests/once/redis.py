@@ -214,6 +214,16 @@ def _():
         has(hand.run("finish:a:1"), "ERR_IO")
 
 
+@tap.test("a master that becomes a replica and is empty meanwhile was not emptied")
+def _():
+    with server() as store, server() as other, Hand(store.url) as hand:
+        tap.equal(hand.run("claim:a:1"), "OK")
+        store.command("REPLICAOF", "127.0.0.1", other.port)
+        process.wait_until(lambda: "master_link_status:up" in str(store.command("INFO", "replication")), 20,
+                           "it has copied its empty master")
+        has(hand.run("finish:a:1"), "ERR_IO", "has become a replica")
+
+
 # ---- refusals ----
 
 @tap.test("a full memory refuses one operation with a sentence, and changes nothing")
