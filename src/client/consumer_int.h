@@ -204,7 +204,8 @@ struct lane {
     int64_t floor;       /* its offset does not rise beyond this: what a stuck handler has */
     int64_t next;        /* where the next pull begins */
     int64_t seen;        /* behind the last message that was held */
-    int64_t told;        /* what the broker was told last; -1: nothing */
+    int64_t told;        /* what the broker was told last; -1: nothing … */
+    int64_t sure;        /* … and what it has answered, or said itself: others may ask it first */
     bool started;        /* `next` is known … */
     bool begun;          /* … or was, before the lock was lost */
     int64_t pull_broker; /* which replica to pull from */

@@ -53,7 +53,7 @@ enum err lane_open(struct omq_consumer *consumer, const struct omq_queue *queue,
     lane->queue.id = queue->id;
     lane->retry = strcmp(queue->topic, consumer->retry_topic) == 0;
     lane->consumer = consumer;
-    lane->told = -1;
+    lane->told = lane->sure = -1;
     lane->floor = INT64_MAX;
     list_init(&lane->held);
     enum err err = timer_open(consumer->client->loop, lane_rested, lane, &lane->timer);
@@ -141,7 +141,7 @@ static void told_last(struct call *call, const struct answer *answer)
     struct lane *lane = list_entry(call, struct lane, before);
     lane->telling = false;
     if (!answer->err && answer->head->code == RES_SUCCESS)
-        lane->told = lane->before_offset;
+        lane->told = lane->sure = lane->before_offset;
     struct omq_consumer *consumer = lane->consumer;
     if (lane->state == LANE_DROPPED) {
         lane_let_go(lane);
@@ -161,7 +161,7 @@ void lane_idle(struct lane *lane)
     if (!lane->leaving || lane->out > 0 || lane->telling)
         return;
     int64_t offset = offset_due(lane);
-    if (offset < 0 || offset == lane->told || !offset_tell_first(lane, offset, told_last))
+    if (offset < 0 || offset == lane->sure || !offset_tell_first(lane, offset, told_last))
         lane_drop(lane);
     else
         lane->telling = true;

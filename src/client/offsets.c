@@ -106,7 +106,7 @@ static void stored_known(struct call *call, const struct answer *answer)
     if (!question_over(lane, answer, &offset))
         return;
     if (offset >= 0) {
-        lane->told = offset;
+        lane->told = lane->sure = offset;
         begin_at(lane, offset);
     } else {
         start_anew(lane);
@@ -259,7 +259,7 @@ static void settled(struct call *call, const struct answer *answer)
     struct lane *lane = s->lane;
     struct omq_consumer *consumer = lane->consumer;
     if (!answer->err && answer->head->code == RES_SUCCESS)
-        lane->told = s->offset;
+        lane->told = lane->sure = s->offset;
     else
         client_log(consumer->client, OMQ_WARN,
                    "the offset of %s:%d of topic %s may not be stored: messages may come again",
@@ -279,7 +279,7 @@ bool offset_settle(struct lane *lane, void (*over)(void *user, const struct answ
     struct omq_consumer *consumer = lane->consumer;
     struct omq_client *client = consumer->client;
     int64_t offset = offset_due(lane);
-    if (offset < 0 || offset == lane->told)
+    if (offset < 0 || offset == lane->sure)
         return false;
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);
