@@ -207,6 +207,11 @@ static void rebalance_turn(void *user)
 static void commit_turn(void *user)
 {
     struct omq_consumer *consumer = user;
+    if (consumer->closing) {
+        consumer->pausing = false;
+        consumer_calm(consumer);
+        return;
+    }
     if (consumer->commit_every_ms > 0)
         offsets_tell(consumer);
     list_each(k, &consumer->lanes)
@@ -355,8 +360,17 @@ static bool is_idle(const struct omq_consumer *consumer)
 /* First everything that runs comes back, then the brokers are told how far it came. */
 void consumer_calm(struct omq_consumer *consumer)
 {
-    if (!consumer->leaving || !is_idle(consumer))
+    if (!consumer->leaving || !is_idle(consumer) || consumer->pausing)
         return;
+    if (!consumer->settled && !consumer->rested) {
+        uint64_t ms = offsets_rest_ms(consumer);
+        consumer->rested = true;
+        consumer->pausing = ms > 0;
+        if (ms > 0) {
+            timer_start(consumer->commit_timer, ms, 0);
+            return;
+        }
+    }
     if (!consumer->settled) {
         consumer->settled = true;
         consumer->running++;

@@ -142,6 +142,8 @@ struct omq_consumer {
     bool rebalance_again; /* something has changed meanwhile, or a round failed */
     bool paused, closing;
     bool assigned;    /* a reader's queues are given, not shared */
+    bool rested;      /* closing: what was said of that before has had the time to arrive … */
+    bool pausing;     /* … or is given it just now */
     bool settled;     /* closing: the brokers were told how far it came */
     size_t running;   /* batches that are out, and calls that are waited for */
     unsigned stuck;   /* closing: handlers that did not come back in time */
@@ -210,6 +212,7 @@ struct lane {
     bool begun;          /* … or was, before the lock was lost */
     int64_t pull_broker; /* which replica to pull from */
     uint64_t pulled_ns;
+    bool pull_tells;                           /* the last pull said how far it had come */
     int64_t pulled_ms, consumed_ms, locked_ms; /* for operators */
 
     struct call before; /* at most once: the broker is told that what was read is done … */
@@ -329,6 +332,9 @@ void offsets_start(struct lane *lane);              /* finds where to begin, the
 void offsets_tell(struct omq_consumer *consumer);   /* loop: all lanes, without waiting */
 void offset_tell(struct lane *lane);                /* one */
 void offsets_settle(struct omq_consumer *consumer); /* loop: all, with answers, as `running` */
+/* Loop: so long the last word waits, so that a pull which said less does not overtake it: Apache's
+ * broker has other threads for those. */
+uint64_t offsets_rest_ms(const struct omq_consumer *consumer);
 void offset_say(struct lane *lane); /* as offset_tell, also if it does not commit by itself */
 /* Loop: one, with an answer, of which `over` (or NULL) hears. False: there is nothing to tell, or
  * nobody. */

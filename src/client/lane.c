@@ -342,13 +342,14 @@ struct bytes lane_broker(struct lane *lane, bool master, struct topic_route **ro
 
 static void put_pull(const struct call *call, struct frame_out *f)
 {
-    const struct lane *lane = list_entry(call, struct lane, call);
+    struct lane *lane = list_entry(call, struct lane, call);
     struct omq_consumer *consumer = lane->consumer;
     const struct sub *sub = sub_find(consumer, lane->queue.topic);
     bool commits = consumer->options.spread == OMQ_CLUSTER && consumer->commit_every_ms > 0 &&
                    lane->pull_broker == 0; /* only masters keep offsets */
     int64_t done = commits ? offset_due(lane) : -1;
     bool subscribes = consumer->assigned; /* it is in no heartbeat */
+    lane->pull_tells = done > 0;
     frame_put(f, BYTES("consumerGroup"), bytes_str(consumer->group));
     frame_put(f, BYTES("topic"), bytes_str(lane->queue.topic));
     frame_put_int(f, BYTES("queueId"), lane->queue.id);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LAST_WORD_NS 100000000
+
 #define REST_TROUBLE_MS 1000
 
 static size_t offset_room(const struct lane *lane);
@@ -302,6 +304,18 @@ bool offset_settle(struct lane *lane, void (*over)(void *user, const struct answ
     if (route)
         counted_drop(&route->counted);
     return s != NULL;
+}
+
+uint64_t offsets_rest_ms(const struct omq_consumer *consumer)
+{
+    uint64_t now_ns = clock_ns(consumer->client->clock), rest_ns = 0;
+    list_each(k, &consumer->lanes) {
+        const struct lane *lane = list_entry(k, struct lane, link);
+        uint64_t ago_ns = now_ns - lane->pulled_ns;
+        if (lane->pull_tells && lane->calling && ago_ns < LAST_WORD_NS - rest_ns)
+            rest_ns = LAST_WORD_NS - ago_ns;
+    }
+    return (rest_ns + 999999) / 1000000;
 }
 
 void offsets_settle(struct omq_consumer *consumer)
