@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LAST_WORD_NS 100000000
-
 #define REST_TROUBLE_MS 1000
+/* A pull that was sent so long ago has been looked at by the broker, whatever its threads do. */
+#define LAST_WORD_NS 100000000
 
 static size_t offset_room(const struct lane *lane);
 
