@@ -87,6 +87,20 @@ def _():
     tap.equal(len(cluster.json("dlq", "show", "back", "--all")), 5)
 
 
+@tap.test("DL-7 somebody looks, sends a hundred on, drops the rest: every count is right at each step")
+def _():
+    bury("ward", "Ward", 120)
+    tap.equal((left("ward"), len(cluster.json("dlq", "show", "ward", "--count", "1000"))), (120, 120))
+    chosen = [arg for n in range(1, 101) for arg in ("--key", "k-%d" % n)]
+    states = [each["state"] for each in cluster.json("dlq", "resend", "ward", *chosen)]
+    tap.equal((len(states), set(states)), (100, {"resent"}))
+    tap.equal({each["body"] for each in once("Ward", 100)}, {"m%d" % n for n in range(1, 101)})
+    process.wait_until(lambda: left("ward") == 20, 20, "the notes of the hundred")
+    tap.equal(cluster.json("dlq", "drop", "ward", "--yes"), [{"group": "ward", "dropped": 20}])
+    tap.equal((left("ward"), cluster.json("dlq", "show", "ward"), cluster.json("dlq", "resend", "ward")), (0, [], []))
+    once("Ward", 100)
+
+
 @tap.test("by key and by id: the others stay, and are sent later, each once")
 def _():
     sent = bury("some", "Some", 6)
