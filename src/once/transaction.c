@@ -138,7 +138,7 @@ static int end_unsure(struct once_run *run, struct once_answer *answer, const st
     store_note(once, ERR_IO, fault);
     if (once->with.mode == ONCE_TRANSACTION &&
         store_ask(once, ops, 1, once->with.wait_ms, NULL, &ignored) == OK &&
-        look.outcome == OUT_OK && look.state == ONCE_CONSUMED) {
+        look.outcome == OUT_OK && look.state == ONCE_CONSUMED && look.left_ms > 0) {
         tally_add(&once->tally, TALLY_FIRST, 1);
         return answer_set(answer, ONCE_ACK, ONCE_FIRST, 0);
     }

@@ -17,7 +17,7 @@ static struct script {
     int connects, live, begins, commits, rollbacks, marks, healths, calls;
     int begin_fails; /* so many times, then not any more */
     bool sick;
-    int64_t epoch;
+    int64_t epoch, left_ms;
     struct place marked;
     char sql[1000]; /* statements, each with a newline */
     uint64_t changed;
@@ -69,6 +69,7 @@ static enum err t_run(struct conn *conn, struct op *const *ops, size_t n, struct
     for (size_t i = 0; i < n; i++) {
         ops[i]->outcome = OUT_OK;
         ops[i]->state = s.state;
+        ops[i]->left_ms = s.left_ms;
         if (ops[i]->kind == OP_SWEEP)
             ops[i]->rows = 0;
     }
@@ -291,7 +292,10 @@ static void a_commit_without_an_answer_is_looked_up(void **state)
     struct once *once = opened(ONCE_TRANSACTION);
     s.commit = ERR_IO;
     s.state = ONCE_CONSUMED;
+    s.left_ms = 1000;
     answers(once, works, ONCE_ACK, ONCE_FIRST, 1);
+    s.left_ms = 0; /* an old mark, over when this run began: the commit was lost */
+    answers(once, works, ONCE_LATER, ONCE_UNSURE, 1);
     s.state = ONCE_ABSENT;
     answers(once, works, ONCE_LATER, ONCE_UNSURE, 1);
     assert_int_equal(s.rollbacks, 0);
