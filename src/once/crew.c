@@ -260,9 +260,11 @@ static enum err lane_ask(struct crew *crew, struct lane *lane, struct batch *bat
 static void ask_failed(struct crew *crew, struct ask *ask, enum err err, const struct fault *why,
                        bool asked, bool together)
 {
-    bool again = err == ERR_IO || err == ERR_BUSY;
+    /* A forget that was perhaps done would, asked again, forget what has been claimed since. */
+    bool unsure = err == ERR_IO && asked && ask->op->kind == OP_FORGET;
+    bool again = (err == ERR_IO || err == ERR_BUSY) && !unsure;
     ask->tries += asked ? 1 : 0;
-    if (together && !again && err != ERR_STALE) {
+    if (together && !again && !unsure && err != ERR_STALE) {
         again = true; /* which of them it was shows when they are asked alone */
         ask->tries = TRIES_TOGETHER;
     }

@@ -177,6 +177,26 @@ static void an_error_at_any_point_is_repeated(void **state)
     }
 }
 
+/* It was done, and its answer is lost; who asked again would forget what another has done since. */
+static void a_forget_without_an_answer_is_not_asked_again(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_open(&rig, 1, 1000);
+    struct op claim = op_of(OP_CLAIM, 1, 7), finish = op_of(OP_FINISH, 1, 7);
+    struct op forget = op_of(OP_FORGET, 1, 0), look = op_of(OP_LOOK, 1, 0);
+    assert_int_equal(ask(&rig, &claim, 1000, NULL), OK);
+    assert_int_equal(ask(&rig, &finish, 1000, NULL), OK);
+    rig.fake.run_fails = ERR_IO;
+    rig.fake.run_fails_at = 3;
+    rig.fake.mute = true;
+    assert_int_equal(ask(&rig, &forget, 1000, NULL), ERR_IO);
+    assert_int_equal(rig.fake.runs, 3);
+    assert_int_equal(ask(&rig, &look, 1000, NULL), OK);
+    assert_int_equal(look.state, ONCE_ABSENT);
+    rig_close(&rig);
+}
+
 static void a_store_that_stays_away_is_told_after_the_wait(void **state)
 {
     (void)state;
@@ -282,6 +302,7 @@ int main(void)
         cmocka_unit_test(many_of_one_caller_are_cut_into_batches),
         cmocka_unit_test(those_who_wait_at_the_same_time_go_together),
         cmocka_unit_test(an_error_at_any_point_is_repeated),
+        cmocka_unit_test(a_forget_without_an_answer_is_not_asked_again),
         cmocka_unit_test(a_store_that_stays_away_is_told_after_the_wait),
         cmocka_unit_test(everybody_is_answered_while_it_is_away),
         cmocka_unit_test(poison_harms_itself_only),
