@@ -282,10 +282,25 @@ static void codes_have_their_meaning(void **state)
     (void)state;
 }
 
+/* Whatever the server does to sessions that are silent; it does so from PostgreSQL 14 on. */
+static void a_sign_of_life_is_not_closed_for_its_silence(void **state)
+{
+    struct sql_conn *conn = fresh();
+    const char *closes = "SELECT count(*) FROM pg_settings WHERE name = 'idle_session_timeout' AND "
+                         "setting <> '0'";
+    (void)done(conn, (struct sql_call){.text = "SELECT set_config(name, '3000', false) FROM "
+                                               "pg_settings WHERE name = 'idle_session_timeout'"});
+    assert_int_equal(dialect.engine->live(conn, 77, NULL), OK);
+    assert_int_equal(number_of(conn, closes), 0);
+    bye(conn);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest own[] = {
         cmocka_unit_test(a_handler_uses_the_connection_within_the_transaction),
+        cmocka_unit_test(a_sign_of_life_is_not_closed_for_its_silence),
         test_of_row("H-19", a_handler_that_goes_on_after_an_error_is_not_done),
         cmocka_unit_test(a_handler_that_leaves_the_connection_busy_spoils_it),
         cmocka_unit_test(what_is_read_only_says_so),

@@ -101,22 +101,6 @@ static enum err probe(struct conn *conn, struct fault *why)
 
 /* ---- warnings ---- */
 
-/* The value of a setting, or NULL: the server does not tell. */
-static enum err setting(struct conn *conn, const char *name, redisReply **reply, const char **out,
-                        struct fault *why)
-{
-    wire_command(conn, 2, "CONFIG");
-    wire_arg_str(conn, "GET");
-    wire_arg_str(conn, name);
-    enum err err = wire_ask(conn, reply, why);
-    if (err)
-        return err;
-    bool there = (*reply)->type == REDIS_REPLY_ARRAY && (*reply)->elements == 2 &&
-                 (*reply)->element[1]->type == REDIS_REPLY_STRING;
-    *out = there ? (*reply)->element[1]->str : NULL;
-    return OK;
-}
-
 /* H-13: what makes marks disappear before their time. */
 static enum err warn(struct conn *conn, struct fault *why)
 {
@@ -125,11 +109,11 @@ static enum err warn(struct conn *conn, struct fault *why)
     cleanup(reply_free) redisReply *log = NULL;
     cleanup(reply_free) redisReply *dumps = NULL;
     const char *policy, *aof, *save;
-    enum err err = setting(conn, "maxmemory-policy", &eviction, &policy, why);
+    enum err err = wire_setting(conn, "maxmemory-policy", &eviction, &policy, why);
     if (err == OK)
-        err = setting(conn, "appendonly", &log, &aof, why);
+        err = wire_setting(conn, "appendonly", &log, &aof, why);
     if (err == OK)
-        err = setting(conn, "save", &dumps, &save, why);
+        err = wire_setting(conn, "save", &dumps, &save, why);
     if (err)
         return err;
     if (!policy || !aof || !save) {
@@ -179,8 +163,9 @@ static enum err get_ready(struct store *store, struct fault *why)
         err = warn(conn, why);
     if (err == OK && store->takeover && !conn->home)
         say(store, ONCE_INFO,
-            "Redis at %s does not tell its run id (INFO server): a claim whose process is gone is "
-            "left to its expiry",
+            "Redis at %s closes connections that are silent (timeout), or does not tell that "
+            "(CONFIG GET) or its run id (INFO server): a claim whose process is gone is left to "
+            "its expiry",
             store->url.where);
     wire_close(conn);
     return err;

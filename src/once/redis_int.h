@@ -145,6 +145,9 @@ must_check enum err wire_send(struct conn *conn, struct fault *why);
 must_check enum err wire_answer(struct conn *conn, redisReply **out, struct fault *why);
 /* Both, for a single command. */
 must_check enum err wire_ask(struct conn *conn, redisReply **out, struct fault *why);
+/* The value of a setting of the server, which lives as long as `reply`; NULL: it does not tell. */
+must_check enum err wire_setting(struct conn *conn, const char *name, redisReply **reply,
+                                 const char **out, struct fault *why);
 void reply_free(redisReply **reply);
 
 /* `reply` is an error: its kind, and a sentence with the server's words and what to do. */

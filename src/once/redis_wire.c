@@ -317,6 +317,21 @@ enum err wire_load_scripts(struct conn *conn, struct fault *why)
     return err ? err : first;
 }
 
+enum err wire_setting(struct conn *conn, const char *name, redisReply **reply, const char **out,
+                      struct fault *why)
+{
+    wire_command(conn, 2, "CONFIG");
+    wire_arg_str(conn, "GET");
+    wire_arg_str(conn, name);
+    enum err err = wire_ask(conn, reply, why);
+    if (err)
+        return err;
+    bool there = (*reply)->type == REDIS_REPLY_ARRAY && (*reply)->elements == 2 &&
+                 (*reply)->element[1]->type == REDIS_REPLY_STRING;
+    *out = there ? (*reply)->element[1]->str : NULL;
+    return OK;
+}
+
 /* Which run of which server this is. A server that does not say cannot be asked who is gone. */
 static enum err find_home(struct conn *conn, struct fault *why)
 {
@@ -330,6 +345,18 @@ static enum err find_home(struct conn *conn, struct fault *why)
     if (at)
         (void)snprintf(start, sizeof start, "%s", at + strlen("run_id:"));
     conn->home = strtoull(start, NULL, 16);
+    return err;
+}
+
+/* The sign of life is a connection, which says nothing for as long as handlers take. Where the
+ * server closes such ones, or does not tell, to be missing means nothing. */
+static enum err heed_timeout(struct conn *conn, struct fault *why)
+{
+    cleanup(reply_free) redisReply *reply = NULL;
+    const char *timeout;
+    enum err err = wire_setting(conn, "timeout", &reply, &timeout, why);
+    if (err == OK && (!timeout || strcmp(timeout, "0") != 0))
+        conn->home = 0;
     return err;
 }
 
@@ -365,6 +392,8 @@ enum err wire_open(struct store *store, struct conn **out, struct fault *why)
         err = wire_load_scripts(conn, why);
     if (err == OK && store->takeover)
         err = find_home(conn, why);
+    if (err == OK && conn->home)
+        err = heed_timeout(conn, why);
     if (err)
         return err;
     *out = take(&conn);

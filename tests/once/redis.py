@@ -372,6 +372,19 @@ def _():
         second.close()
 
 
+@tap.test("a server that closes silent connections: who is silent is not taken for dead")
+def _():
+    with server(settings={"timeout": "1"}) as store, Hand(store.url, takeover=1) as first:
+        has("\n".join(first.logged(1)), "timeout")
+        tap.equal(first.run("claim:a:0x1100000001"), "OK")
+        process.wait_until(lambda: len(store.command("CLIENT", "LIST").splitlines()) == 1, 20, "no connection is left but the one that asks")
+        with Hand(store.url, takeover=1) as second:
+            tap.equal(second.run("claim:a:0x2200000001"), "BUSY")
+            has(first.run("finish:a:0x1100000001"), "ERR_IO")
+            tap.equal(first.do("connect"), "OK")
+            tap.equal(first.run("finish:a:0x1100000001"), "OK")
+
+
 # ---- servers that lie ----
 
 class Liar:
