@@ -337,9 +337,12 @@ static enum err write_slot(struct conn *c, struct slot *slot, struct fault *why)
     return slot_update(c, slot, why);
 }
 
+/* With the row go its steps; a claim over a mark that has ended begins anew. */
 static bool deletes(const struct slot *slot)
 {
-    return slot->dirty && slot->op->kind != OP_STEP_PUT && slot->after.state == ONCE_ABSENT;
+    bool anew = slot->before.state == ONCE_CONSUMED && slot->after.state == ONCE_CONSUMING;
+    return slot->dirty && slot->op->kind != OP_STEP_PUT &&
+           (slot->after.state == ONCE_ABSENT || anew);
 }
 
 /* The commit with the writes, unless the steps of a deleted claim have to go first. */

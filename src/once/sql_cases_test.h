@@ -232,6 +232,22 @@ static void a_step_is_recorded_once_and_outlives_a_crash(void **state)
     rig_disconnect(&rig);
 }
 
+/* A key whose mark has ended, and that nobody has swept, is as new; so are its steps. */
+static void steps_end_with_their_mark(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    assert_int_equal(ask(rig.conn, OP_CLAIM, 1, 10), OUT_OK);
+    assert_int_equal(step_put(rig.conn, 1, 10, "lock", "first"), OUT_OK);
+    assert_int_equal(ask(rig.conn, OP_FINISH, 1, 10), OUT_OK);
+    time_passes(&rig);
+    assert_int_equal(ask(rig.other, OP_CLAIM, 1, 20), OUT_OK);
+    assert_false(step_is(rig.other, 1, "lock", "first"));
+    assert_int_equal(step_put(rig.other, 1, 20, "lock", "second"), OUT_OK);
+    assert_true(step_is(rig.other, 1, "lock", "second"));
+    rig_disconnect(&rig);
+}
+
 static void results_of_64_kib_fit_and_larger_ones_are_refused(void **state)
 {
     struct rig rig;
@@ -520,6 +536,7 @@ static void another_unique_key_is_not_taken_for_a_duplicate(void **state)
         cmocka_unit_test(a_full_batch_answers_each_operation_by_itself),                           \
         cmocka_unit_test(two_operations_on_one_key_in_a_batch_follow_each_other),                  \
         cmocka_unit_test(a_step_is_recorded_once_and_outlives_a_crash),                            \
+        cmocka_unit_test(steps_end_with_their_mark),                                               \
         cmocka_unit_test(results_of_64_kib_fit_and_larger_ones_are_refused),                       \
         test_of_row("H-33", a_sweep_takes_what_has_ended_and_nothing_else),                        \
         cmocka_unit_test(a_row_hardly_outlives_its_mark),                                          \
