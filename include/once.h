@@ -366,10 +366,11 @@ struct once_value {
 /* Runs one statement in the run's transaction, for programs that do not want to know which database
  * it is. Each `?` in it (in quotes and comments it is none) stands for a value, which is bound and
  * never pasted; 32 at most. On PostgreSQL a number takes whatever type its place has. Rows that it
- * gives are passed over. `changed` (may be NULL) is how many it inserted, changed or deleted; on
- * MariaDB, of an UPDATE those that it found. After an error nothing of the transaction can be
- * committed: return ONCE_FAILED. If the database could not be reached, or asks to try it again,
- * once_end then says LATER, since that was not the message's fault. */
+ * gives are passed over. One that would end the transaction is refused, also if it does so by the
+ * way, as TRUNCATE does on MariaDB. `changed` (may be NULL) is how many it inserted, changed or
+ * deleted; on MariaDB, of an UPDATE those that it found. After an error nothing of the transaction
+ * can be committed: return ONCE_FAILED. If the database could not be reached, or asks to try it
+ * again, once_end then says LATER, since that was not the message's fault. */
 ONCE_API int once_execute(struct once_run *run, const char *sql, const struct once_value *values,
                           size_t n, uint64_t *changed, struct once_error *why);
 

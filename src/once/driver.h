@@ -129,6 +129,8 @@ struct once_driver {
     enum err (*ask)(const struct store_settings *settings, struct sql_call *call,
                     struct fault *why);
     const char *for_update; /* " FOR UPDATE", or "" where a transaction locks everything anyway */
+    /* First words of statements that commit by the way, ended by NULL; NULL: there are none. */
+    const char *const *ends;
 };
 
 /* Which form of this header a library was built with: beside the driver it has `once_form_NAME`,

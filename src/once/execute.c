@@ -29,17 +29,40 @@ void texts_clear(struct once *once)
         free(once->texts[--once->n_texts]);
 }
 
-/* What ends a transaction is for once_end to say. */
-static bool ends_it(const char *sql)
+#define BLANKS " \t\r\n"
+
+/* Whether these words are the first ones of a statement; a blank in them stands for any. */
+static bool begins_with(const char *sql, const char *words)
+{
+    sql += strspn(sql, BLANKS "(");
+    for (; *words; words++) {
+        if (*words != ' ') {
+            if (strncasecmp(sql, words, 1) != 0)
+                return false;
+            sql++;
+            continue;
+        }
+        if (!*sql || !strchr(BLANKS, *sql))
+            return false;
+        sql += strspn(sql, BLANKS);
+    }
+    return strchr(BLANKS ";=", *sql);
+}
+
+/* What ends a transaction is for once_end to say, also where it does so by the way: then the mark
+ * would be committed although the handler fails later. */
+static bool ends_it(const struct once_driver *driver, const char *sql)
 {
     static const char *const words[] = {"COMMIT", "ROLLBACK", "BEGIN", "START",
-                                        "END",    "ABORT",    "XA"};
-    sql += strspn(sql, " \t\r\n(");
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        size_t n = strlen(words[i]);
-        if (strncasecmp(sql, words[i], n) == 0 && strchr(" \t\r\n;", sql[n]))
+                                        "END",    "ABORT",    "XA",    NULL};
+    if (begins_with(sql, "CREATE TEMPORARY") || begins_with(sql, "DROP TEMPORARY"))
+        return false;
+    for (size_t i = 0; words[i]; i++)
+        if (begins_with(sql, words[i]))
             return true;
-    }
+    for (size_t i = 0; driver->ends && driver->ends[i]; i++)
+        if (begins_with(sql, driver->ends[i]))
+            return true;
     return false;
 }
 
@@ -69,9 +92,10 @@ int once_execute(struct once_run *run, const char *sql, const struct once_value 
     if (n > SQL_PARAMS_MAX)
         return once_fail(why, ONCE_INVALID, "%zu values are too many: %d at most", n,
                          SQL_PARAMS_MAX);
-    if (ends_it(sql))
+    if (ends_it(run->once->driver, sql))
         return once_fail(why, ONCE_MISUSE,
-                         "the transaction is begun and ended by once_begin and once_end: %.40s",
+                         "this would end the transaction, which only once_begin and once_end "
+                         "begin and end: %.40s",
                          sql);
     const char *kept = text_kept(run->once, sql);
     struct sql_call call = {

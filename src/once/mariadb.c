@@ -305,8 +305,11 @@ static enum err take_lock_over(struct sql_conn *conn, uint32_t instance, struct 
 
 static enum err my_live(struct sql_conn *conn, uint32_t instance, struct fault *why)
 {
-    int64_t got;
-    enum err err = ask_lock(conn, "SELECT GET_LOCK(?, 0)", instance, &got, why);
+    int64_t got = 0;
+    /* Between two claims it is silent for as long as a handler takes, and must not be closed. */
+    enum err err = mariadb_tell(conn, "SET SESSION wait_timeout = 31536000", why);
+    if (!err)
+        err = ask_lock(conn, "SELECT GET_LOCK(?, 0)", instance, &got, why);
     return err || got == 1 ? err : take_lock_over(conn, instance, why);
 }
 
@@ -390,6 +393,7 @@ const struct sql_engine sql_engine_mariadb = {
                        SQL_GUESS_MS) " ON DUPLICATE KEY UPDATE id = {claims}.id",
     /* Another birth makes it NULL, which no column of those that are written can be: an error,
      * since sessions are strict. */
+    .tick_before = "SET @once_now = NULL",
     .tick = "SELECT @once_now := (SELECT {now} FROM {birth} WHERE one = 1 AND number = ?)",
     .straight_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
                       " fingerprint) VALUES (?, ?, ?, ?, @once_now * 1000, @once_now + ?,"
@@ -416,6 +420,29 @@ static enum err quote(const char *name, char *out, size_t size)
     return sql_quote('`', name, out, size);
 }
 
+/* What commits before it does anything. */
+static const char *const ends[] = {
+    "ALTER",
+    "ANALYZE",
+    "CREATE",
+    "DROP",
+    "FLUSH",
+    "GRANT",
+    "LOCK",
+    "OPTIMIZE",
+    "RENAME",
+    "REPAIR",
+    "REVOKE",
+    "SET AUTOCOMMIT",
+    "SET PASSWORD",
+    "STOP",
+    "TRUNCATE",
+    "UNLOCK",
+    "SET SESSION AUTOCOMMIT",
+    "SET @@AUTOCOMMIT",
+    NULL,
+};
+
 ONCE_DRIVER_EXPORT(mariadb);
 const struct once_driver once_driver_mariadb = {
-    SQL_DRIVER("mariadb", open_store, quote, " FOR UPDATE"), .ask = ask};
+    SQL_DRIVER("mariadb", open_store, quote, " FOR UPDATE"), .ask = ask, .ends = ends};

@@ -82,6 +82,17 @@ static void a_handler_uses_the_connection_within_the_transaction(void **state)
     (void)state;
 }
 
+/* Whatever the server does to sessions that are silent. */
+static void a_sign_of_life_is_not_closed_for_its_silence(void **state)
+{
+    struct sql_conn *conn = fresh();
+    (void)done(conn, (struct sql_call){.text = "SET SESSION wait_timeout = 3"});
+    assert_int_equal(dialect.engine->live(conn, 77, NULL), OK);
+    assert_true(number_of(conn, "SELECT @@SESSION.wait_timeout") > 86400);
+    bye(conn);
+    (void)state;
+}
+
 /* The handler's statements count rows as the library does by default: those that changed. */
 static void a_handler_counts_rows_as_it_is_used_to(void **state)
 {
@@ -390,6 +401,7 @@ int main(void)
     const struct CMUnitTest own[] = {
         cmocka_unit_test(what_is_counted_together_is_done_by_all_or_said_of_none),
         cmocka_unit_test(a_handler_uses_the_connection_within_the_transaction),
+        cmocka_unit_test(a_sign_of_life_is_not_closed_for_its_silence),
         cmocka_unit_test(a_handler_counts_rows_as_it_is_used_to),
         test_of_row("H-21", a_handler_that_goes_on_after_a_deadlock_is_not_done),
         cmocka_unit_test(a_handler_that_ends_the_transaction_is_told),

@@ -167,6 +167,30 @@ static void who_always_loses_does_not_undo_the_others(void **state)
     rig_disconnect(&others);
 }
 
+/* Straight writes go out together with the question for the time. Where that fails, the time of an
+ * earlier batch must not be theirs: the mark would be over before it began. */
+static void the_time_of_an_earlier_batch_is_not_used(void **state)
+{
+    struct rig rig;
+    if (!ENGINE.tick_before)
+        return;
+    rig_open(&rig);
+    assert_int_equal(ask(rig.conn, OP_CLAIM, 1, 10), OUT_OK);
+    (void)rig_exec(&rig, "SET @once_now = 1000");
+    struct rig others = rig;
+    others.conn = rig.other;
+    (void)rig_exec(&others, "LOCK TABLES {birth} WRITE"); /* nobody can read it */
+    struct op finish = op_of(OP_FINISH, 1, 10);
+    struct fault why = {0};
+    assert_int_equal(run_of(rig.conn, &finish, &why), ERR_BUSY);
+    (void)rig_exec(&others, "UNLOCK TABLES");
+    assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims} WHERE until_ms < 1000000"), 0);
+    assert_int_equal(state_of(rig.other, 1), ONCE_CONSUMING);
+    assert_int_equal(ask(rig.conn, OP_FINISH, 1, 10), OUT_OK);
+    assert_int_equal(state_of(rig.other, 1), ONCE_CONSUMED);
+    rig_disconnect(&rig);
+}
+
 static int no_transactions(void **state)
 {
     transactions = false;
@@ -187,6 +211,7 @@ int main(void)
         SQL_PLAIN_CASES,
         cmocka_unit_test(each_of_a_batch_has_its_own_fate),
         cmocka_unit_test(who_always_loses_does_not_undo_the_others),
+        cmocka_unit_test(the_time_of_an_earlier_batch_is_not_used),
         /* Connections that no handler gets may work in another way. */
         cmocka_unit_test_setup(each_of_a_batch_has_its_own_fate, no_transactions),
         cmocka_unit_test_setup(each_of_a_batch_has_its_own_fate, straight_writes),

@@ -143,6 +143,8 @@ struct sql_engine {
      * to go last with those that `run` gets; NULL: a commit is a trip of its own. For an engine on
      * which, after a tick without a clock, none of them can write. It may be run where one before
      * it has failed, and so without it: all are asked again then. */
+    const char
+        *tick_before; /* goes ahead of `tick`: a clock of an earlier one is no clock; or NULL */
     const char *tick, *straight_claim, *straight_finish, *straight_finish_many, *straight_commit;
     /* A statement that commits, to go last with those that `run` gets: where one before it fails it
      * is not run. NULL: a commit is a trip of its own. */

@@ -80,6 +80,7 @@ enum sql_name {
     T_INSERT_MANY, /* this and what follows: the engine's; NULL where it has none */
     T_UPDATE_MANY,
     T_COMMIT,
+    T_TICK_BEFORE,
     T_TICK,
     T_STRAIGHT_CLAIM,
     T_STRAIGHT_FINISH,

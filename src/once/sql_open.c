@@ -122,7 +122,10 @@ static bool row_tick(void *user, const struct sql_value *columns, size_t n)
 enum err conn_tick(struct conn *c, struct fault *why)
 {
     struct sql_call *call;
-    enum err err = conn_add(c, T_TICK, NULL, &call, why);
+    enum err err =
+        c->store->texts[T_TICK_BEFORE] ? conn_add(c, T_TICK_BEFORE, NULL, &call, why) : OK;
+    if (!err)
+        err = conn_add(c, T_TICK, NULL, &call, why);
     if (err)
         return err;
     c->birth = 0;

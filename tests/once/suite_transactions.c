@@ -415,12 +415,18 @@ static void a_statement_that_cannot_be_is_refused(void **state)
         int code;
     } cases[] = {{"COMMIT", 0, ONCE_MISUSE},
                  {"  rollback;", 0, ONCE_MISUSE},
+                 {" truncate table effects", 0, ONCE_MISUSE}, /* from here on: MariaDB commits it */
+                 {"CREATE  TABLE t (i INT)", 0, ONCE_MISUSE},
+                 {"SET autocommit=1", 0, ONCE_MISUSE},
                  {"SELECT ?", 33, ONCE_INVALID},
                  {"INSERT INTO effects (k) VALUES (?, ?)", 1, ONCE_INVALID},
                  {"INSERT INTO no_such_table (k) VALUES (?)", 1, 0},
                  {"this is no SQL", 0, ONCE_INVALID}};
+    bool commits = strncmp(rig->url, "mysql:", 6) == 0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct statement s = {.work = &work, .sql = cases[i].sql, .n = cases[i].n};
+        if (i >= 2 && i <= 4 && !commits)
+            continue;
         for (size_t v = 0; v < 33; v++)
             s.values[v] = text_value("x");
         assert_int_equal(execute(once, "k", &s), ONCE_RETRY);
