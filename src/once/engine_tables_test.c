@@ -37,19 +37,39 @@ static void tables_can_be_created_by_several_at_once_and_again(void **state)
     (void)state;
 }
 
+#define BIRTH 9
+
+/* Tables without claims, of that birth. */
+static void empty_tables(struct sql_conn *conn)
+{
+    static const char *const texts[] = {"DELETE FROM {claims}", "DELETE FROM {birth}",
+                                        "INSERT INTO {birth} (one, number) VALUES (1, 9)"};
+    (void)create_tables(NULL);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        char *text = table_text(texts[i]);
+        (void)done(conn, (struct sql_call){.text = text, .once = true});
+        free(text);
+    }
+}
+
+static struct sql_call claim_call(const char *insert, const uint8_t *id, int64_t state)
+{
+    struct sql_call call = {.text = insert,
+                            VALUES(blob(id, 32), words("name"), num(state), num(-2), num(3), num(4),
+                                   num(5), num(6), num(BIRTH))};
+    call.n_params -= !dialect.engine->births;
+    return call;
+}
+
 static void a_claim_is_inserted_unless_it_is_there(void **state)
 {
-    (void)create_tables(NULL);
     char *insert = table_text(dialect.engine->insert_claim);
-    char *clear = table_text("DELETE FROM {claims}");
     struct sql_conn *conn = fresh();
-    (void)done(conn, (struct sql_call){.text = clear});
+    empty_tables(conn);
     uint8_t id[32] = {0};
     for (int i = 0; i < 3; i++) {
         id[31] = (uint8_t)i;
-        struct sql_call call = {
-            .text = insert,
-            VALUES(blob(id, 32), words("name"), num(1), num(-2), num(3), num(4), num(5), num(6))};
+        struct sql_call call = claim_call(insert, id, 1);
         begin(conn);
         assert_int_equal(done(conn, call), 1);
         assert_int_equal(done(conn, call), 0); /* and the transaction goes on */
@@ -60,8 +80,30 @@ static void a_claim_is_inserted_unless_it_is_there(void **state)
     char *count = table_text("SELECT count(*) FROM {claims} WHERE state = 1");
     assert_int_equal(number_of(conn, count), 3);
     free(count);
-    free(clear);
     free(insert);
+    bye(conn);
+    (void)state;
+}
+
+/* The database itself refuses a claim that names another birth, and keeps the one that is named. */
+static void a_claim_of_another_birth_is_refused(void **state)
+{
+    struct sql_conn *conn = fresh();
+    struct fault why = {0};
+    uint8_t id[32] = {1};
+    if (dialect.engine->births) {
+        char *insert = table_text(dialect.engine->insert_claim);
+        char *forget = table_text("DELETE FROM {birth}");
+        struct sql_call call = claim_call(insert, id, 1), gone = {.text = forget};
+        empty_tables(conn);
+        call.params[8] = num(BIRTH + 1);
+        assert_int_equal(run1(conn, &call, &why), ERR_INVALID);
+        call.params[8] = num(BIRTH);
+        assert_int_equal(done(conn, call), 1);
+        assert_int_equal(run1(conn, &gone, &why), ERR_INVALID);
+        free(forget);
+        free(insert);
+    }
     bye(conn);
     (void)state;
 }
@@ -70,12 +112,10 @@ static void a_claim_is_inserted_unless_it_is_there(void **state)
 static void many_of_one_text_are_counted_each(void **state)
 {
     enum { N = 100 };
-    (void)create_tables(NULL);
     char *insert = table_text(dialect.engine->insert_claim);
-    char *clear = table_text("DELETE FROM {claims}");
     char *update = table_text("UPDATE {claims} SET state = ? WHERE id = ? AND state = ?");
     struct sql_conn *conn = fresh();
-    (void)done(conn, (struct sql_call){.text = clear});
+    empty_tables(conn);
     static uint8_t ids[N][32];
     struct sql_call *calls = calloc(N, sizeof *calls);
     assert_non_null(calls);
@@ -90,9 +130,7 @@ static void many_of_one_text_are_counted_each(void **state)
             int kind = turn > 0 || i % 7 == 0;
             ids[i][0] = (uint8_t)i;
             ids[i][1] = (uint8_t)kind;
-            calls[i] = (struct sql_call){.text = insert,
-                                         VALUES(blob(ids[i], 32), words("name"), num(i), num(-i),
-                                                num(3), num(4), num(5), num(6))};
+            calls[i] = claim_call(insert, ids[i], i);
             inserted[i] = model[kind][i] < 0;
             model[kind][i] = inserted[i] ? i : model[kind][i];
             updated[i] = model[kind][i] == (i % 3 ? i : 1000);
@@ -112,7 +150,6 @@ static void many_of_one_text_are_counted_each(void **state)
     }
     free(calls);
     free(update);
-    free(clear);
     free(insert);
     bye(conn);
     (void)state;
@@ -259,6 +296,7 @@ size_t table_cases(struct CMUnitTest out[ENGINE_CASES_MAX])
         cmocka_unit_test(tables_can_be_created_by_several_at_once_and_again),
         cmocka_unit_test(the_manual_has_the_sql_that_is_run),
         cmocka_unit_test(a_claim_is_inserted_unless_it_is_there),
+        test_of_row("H-13", a_claim_of_another_birth_is_refused),
         cmocka_unit_test(many_of_one_text_are_counted_each),
         cmocka_unit_test(one_of_many_that_fails_has_its_place),
         test_of_row("H-17", ids_are_bytes),

@@ -325,6 +325,10 @@ static bool my_gone(struct sql_conn *conn, uint32_t instance)
 #define TEXT_OF_IT(number) #number
 
 static const char *const create[] = {
+    "CREATE TABLE IF NOT EXISTS {birth} (\n"
+    "    one    BIGINT NOT NULL PRIMARY KEY,\n"
+    "    number BIGINT NOT NULL UNIQUE\n"
+    ") ENGINE = InnoDB",
     "CREATE TABLE IF NOT EXISTS {claims} (\n"
     "    id          BINARY(32) NOT NULL PRIMARY KEY,\n"
     "    name        VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n"
@@ -334,7 +338,9 @@ static const char *const create[] = {
     "    until_ms    BIGINT NOT NULL,\n"
     "    keep_ms     BIGINT NOT NULL,\n"
     "    fingerprint BIGINT NOT NULL,\n"
-    "    KEY {keep} (keep_ms)\n"
+    "    birth       BIGINT NOT NULL,\n"
+    "    KEY {keep} (birth, keep_ms),\n"
+    "    FOREIGN KEY (birth) REFERENCES {birth} (number)\n"
     ") ENGINE = InnoDB",
     "CREATE TABLE IF NOT EXISTS {steps} (\n"
     "    id     BINARY(32) NOT NULL,\n"
@@ -353,10 +359,6 @@ static const char *const create[] = {
     "    number  BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,\n"
     "    id      BINARY(32) NOT NULL,\n"
     "    message LONGBLOB NOT NULL\n"
-    ") ENGINE = InnoDB",
-    "CREATE TABLE IF NOT EXISTS {birth} (\n"
-    "    one    BIGINT NOT NULL PRIMARY KEY,\n"
-    "    number BIGINT NOT NULL\n"
     ") ENGINE = InnoDB",
     NULL,
 };
@@ -383,21 +385,26 @@ const struct sql_engine sql_engine_mariadb = {
     .now_ms = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)",
     .for_update = " FOR UPDATE",
     .create = create,
+    .births = true,
+    .check_claims = "SELECT name, id, state, token, fence, until_ms, keep_ms, fingerprint, birth"
+                    " FROM {claims} WHERE id = ?",
+    .sweep_find = "SELECT id FROM {claims} WHERE birth = (SELECT number FROM {birth} WHERE one = 1)"
+                  " AND keep_ms <= ? ORDER BY keep_ms LIMIT ?",
     /* The table has one unique key only, so no other conflict can be taken for this one. */
     .insert_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
-                    " fingerprint) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+                    " fingerprint, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
                     " ON DUPLICATE KEY UPDATE id = {claims}.id",
-    .insert_mark = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
-                   " fingerprint) SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM {birth}"
-                   " WHERE one = 1 AND number = ? AND ABS({now} - ?) < " TEXT_OF(
-                       SQL_GUESS_MS) " ON DUPLICATE KEY UPDATE id = {claims}.id",
+    .insert_mark =
+        "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
+        " fingerprint, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ? * IF(ABS({now} - ?) < " TEXT_OF(
+            SQL_GUESS_MS) ", 1, NULL)) ON DUPLICATE KEY UPDATE id = {claims}.id",
     /* Another birth makes it NULL, which no column of those that are written can be: an error,
      * since sessions are strict. */
     .tick_before = "SET @once_now = NULL",
     .tick = "SELECT @once_now := (SELECT {now} FROM {birth} WHERE one = 1 AND number = ?)",
     .straight_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
-                      " fingerprint) VALUES (?, ?, ?, ?, @once_now * 1000, @once_now + ?,"
-                      " @once_now + ?, ?) ON DUPLICATE KEY UPDATE id = {claims}.id",
+                      " fingerprint, birth) VALUES (?, ?, ?, ?, @once_now * 1000, @once_now + ?,"
+                      " @once_now + ?, ?, ?) ON DUPLICATE KEY UPDATE id = {claims}.id",
     .straight_finish = STRAIGHT_FINISH "id = ? AND token = ?",
     /* By the primary key, so in the order of the ids. A token is in no two claims. */
     .straight_finish_many = STRAIGHT_FINISH "id IN (?*) AND token IN (?*)",

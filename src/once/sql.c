@@ -48,6 +48,7 @@ enum err slot_insert(struct conn *c, struct slot *slot, struct fault *why)
     call_int(call, slot->after.until_ms);
     call_int(call, slot->keep_after_ms);
     call_int(call, (int64_t)slot->after.fingerprint);
+    call_birth(c, call);
     return OK;
 }
 

@@ -121,13 +121,19 @@ struct sql_engine {
     const char *now_ms; /* an SQL expression, the same all through one statement */
     const char *for_update;
     const char *const *create; /* statements, ended by NULL; each may be repeated */
-    /* As insert_claim below, and nothing is inserted either unless the store's birth is the ninth
-     * `?` and the server's clock within SQL_GUESS_MS of the tenth: a transaction begins with this
-     * one statement. NULL: clock and birth are asked for beside the insert. */
+    /* Rows of claims name the birth of their store, and the database lets none in that names
+     * another: each insert has it as one more value at its end, and no claim or mark can get into
+     * an emptied store. Such an engine has its own texts for a look at the columns and for what the
+     * sweep finds. */
+    bool births;
+    const char *check_claims, *sweep_find;
+    /* As insert_claim below, for an engine with births, and fails with ERR_INVALID unless the
+     * server's clock is within SQL_GUESS_MS of the last `?`: a transaction begins with this one
+     * statement. NULL: clock and birth are asked for beside the insert. */
     const char *insert_mark;
     /* Inserts a row (id, name, state, token, fence, until_ms, keep_ms, fingerprint: eight `?` in
-     * this order) unless the id is there: `changed` is 0 then. The form differs between dialects:
-     * ON CONFLICT (id) DO NOTHING. */
+     * this order, and the birth) unless the id is there: `changed` is 0 then. The form differs
+     * between dialects: ON CONFLICT (id) DO NOTHING. */
     const char *insert_claim;
     /* `many` of insert_claim, and of the UPDATE in sql_text.c with its eleven values; may be NULL.
      */
@@ -136,7 +142,8 @@ struct sql_engine {
      * `tick` has read it, which stays in the session.
      *     tick: SELECT clock, if the store's birth is ?; else no row, or NULL.
      *     straight_claim: inserts, unless the id is there: id, name, state, token, until_ms and
-     * keep_ms (as so long from now), fingerprint. The fence is the clock in microseconds.
+     * keep_ms (as so long from now), fingerprint (and the birth). The fence is the clock in
+     * microseconds.
      *     straight_finish: keep_ms stays if it is ? to ? from now, else it is ? from now (or
      * nothing is changed); until_ms is ? from now, the state ?; where that was ? or ?, and id and
      * token are these. straight_finish_many: `many` of it; may be NULL. straight_commit: commits,

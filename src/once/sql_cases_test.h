@@ -367,7 +367,7 @@ static void nothing_is_written_to_a_store_of_another_birth(void **state)
     struct fault why = {0};
     rig_open(&rig);
     assert_int_equal(ask(rig.conn, OP_CLAIM, 1, 10), OUT_OK);
-    (void)rig_exec(&rig, "UPDATE {birth} SET number = 4");
+    rig_restore(&rig, "UPDATE {birth} SET number = 4");
     struct op finish = op_of(OP_FINISH, 1, 10);
     assert_int_equal(run_of(rig.conn, &finish, &why), ERR_STALE);
     for (int i = 0; i < ONCE_OPS_MAX; i++) {

@@ -149,6 +149,7 @@ must_check enum err conn_flush(struct conn *c, struct fault *why);
 void conn_drop(struct conn *c); /* forgets what was added */
 
 void call_int(struct sql_call *call, int64_t number);
+void call_birth(const struct conn *c, struct sql_call *call); /* if the engine has births */
 void call_bytes(struct sql_call *call, const void *at, size_t size);
 void call_text(struct sql_call *call, const char *text);
 int64_t value_int(const struct sql_value *value); /* 0 if it is none */

@@ -68,6 +68,12 @@ void call_int(struct sql_call *call, int64_t number)
     next_param(call, SQL_INT)->number = number;
 }
 
+void call_birth(const struct conn *c, struct sql_call *call)
+{
+    if (c->store->engine->births)
+        call_int(call, atomic_load(&c->store->birth));
+}
+
 void call_bytes(struct sql_call *call, const void *at, size_t size)
 {
     next_param(call, SQL_BLOB)->bytes = bytes_of(size ? at : "", size);

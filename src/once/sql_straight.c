@@ -49,6 +49,7 @@ static enum err add_claim(struct conn *c, struct slot *slot, struct fault *why)
     call_int(call, op->expiry_ms);
     call_int(call, op->expiry_ms + op->retention_ms);
     call_int(call, (int64_t)op->fingerprint);
+    call_birth(c, call);
     return OK;
 }
 

@@ -139,6 +139,8 @@ enum err sql_texts_make(struct store *store)
     const struct sql_engine *engine = store->engine;
     const char *const own[T_COUNT] = {
         [T_INSERT] = engine->insert_claim,
+        [T_CHECK_CLAIMS] = engine->check_claims,
+        [T_SWEEP_FIND] = engine->sweep_find,
         [T_MARK] = engine->insert_mark,
         [T_INSERT_MANY] = engine->insert_many,
         [T_UPDATE_MANY] = engine->update_many,
@@ -151,7 +153,7 @@ enum err sql_texts_make(struct store *store)
         [T_STRAIGHT_COMMIT] = engine->straight_commit,
     };
     for (int i = 0; i < T_COUNT; i++) {
-        const char *text = i < T_INSERT_MANY && texts[i] ? texts[i] : own[i];
+        const char *text = own[i] ? own[i] : i < T_INSERT_MANY ? texts[i] : NULL;
         if (!text)
             continue;
         store->texts[i] = sql_text(engine, store->settings.table, text);

@@ -70,19 +70,26 @@ static enum err mark_correct(struct conn *c, struct slot *slot, struct fault *wh
     return mark_write(c, slot, why);
 }
 
-/* One statement that inserts if all is as we think it is. If not, the row is read, and with it
- * clock and birth. */
+/* One statement that inserts if clock and birth are what we think. If they are not it fails, and
+ * with it the transaction, in which nothing else was done yet: it begins anew, and the row is read,
+ * which tells. */
 static enum err mark_insert(struct conn *c, struct slot *slot, int64_t now_ms, struct fault *why)
 {
+    const struct sql_engine *engine = c->store->engine;
     enum err err = slot_insert(c, slot, why);
     if (err)
         return err;
     struct sql_call *call = &c->calls[c->n_calls - 1];
     call->text = c->store->texts[T_MARK];
     call->many = NULL;
-    call_int(call, atomic_load(&c->store->birth));
     call_int(call, now_ms);
-    return conn_flush(c, why);
+    err = conn_flush(c, why);
+    if (err != ERR_INVALID)
+        return err;
+    conn_drop(c);
+    engine->rollback(c->sql);
+    slot->changed = 0;
+    return engine->begin(c->sql, true, why);
 }
 
 /* Where the server's clock can be guessed, the mark is inserted at once, as if nothing were there,
