@@ -50,6 +50,9 @@ struct vfs_calls {
     void (*close)(struct vfs_file *f);
     enum err (*size)(struct vfs_file *f, uint64_t *out, struct fault *why);
     enum err (*resize)(struct vfs_file *f, uint64_t size, struct fault *why);
+    /* Makes zeros of n bytes that are in the file; what others see of its size never changes. NULL,
+     * or an error: it cannot, and some of them may be zeros now. */
+    enum err (*clear)(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why);
     /* All of it or an error; a short write is continued inside. */
     enum err (*write)(struct vfs_file *f, uint64_t at, const struct iovec *parts, int n,
                       struct fault *why);

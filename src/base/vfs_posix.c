@@ -163,6 +163,14 @@ static enum err posix_resize(struct vfs_file *f, uint64_t size, struct fault *wh
     return OK;
 }
 
+static enum err posix_clear(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why)
+{
+    int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    if (AGAIN(fallocate(f->fd, mode, (off_t)at, (off_t)n)) < 0)
+        return fault_os(why, "clearing %s from %" PRIu64 " on", f->name, at);
+    return OK;
+}
+
 /* The parts from number i on, of which the first `skip` bytes are written already. */
 static int gather(const struct iovec *parts, int n, int i, size_t skip, struct iovec *window)
 {
@@ -376,6 +384,7 @@ static const struct vfs_calls posix_calls = {
     .close = posix_close,
     .size = posix_size,
     .resize = posix_resize,
+    .clear = posix_clear,
     .write = posix_write,
     .read = posix_read,
     .next_data = posix_next_data,

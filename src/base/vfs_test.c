@@ -131,6 +131,38 @@ static void knows_and_changes_the_size(void **state)
 }
 
 /* More parts than one system call takes, empty ones among them, each with its own content. */
+/* Zeros from the middle of a page on, also for who mapped the file before, and the size stays. */
+static void clears_a_part_and_keeps_the_size(void **state)
+{
+    (void)state;
+    enum { SIZE = 20000, FROM = 5000, UPTO = 17000 };
+    static uint8_t content[SIZE];
+    memset(content, 'x', SIZE);
+    struct vfs_file *f = opened("a", VFS_FRESH);
+    struct fault why = {0};
+    const uint8_t *map;
+    uint64_t size = 0;
+    assert_int_equal(v->calls->write(f, 0, &(struct iovec){content, SIZE}, 1, NULL), OK);
+    assert_int_equal(v->calls->map(f, SIZE, &map, NULL), OK);
+    enum err err = v->calls->clear(f, FROM, UPTO - FROM, &why);
+    if (!err) {
+        memset(content + FROM, 0, UPTO - FROM);
+        assert_int_equal(v->calls->size(f, &size, NULL), OK);
+        assert_int_equal(size, SIZE);
+        assert_memory_equal(map, content, SIZE);
+        check_content("a", bytes_of(content, SIZE));
+    }
+    v->calls->unmap(f, map, SIZE);
+    v->calls->close(f);
+    if (err) /* not every file system makes holes */
+        assert_non_null(strstr(why.text, "/a from 5000 on: Operation not supported"));
+
+    f = opened("a", VFS_READ);
+    assert_int_equal(v->calls->clear(f, 0, SIZE, &why), ERR_IO);
+    assert_non_null(strstr(why.text, "/a from 0 on: Bad file descriptor"));
+    v->calls->close(f);
+}
+
 static void writes_all_parts(void **state)
 {
     (void)state;
@@ -500,6 +532,7 @@ int main(void)
         CASE(opens_as_the_mode_says),
         CASE(writes_around_memory),
         CASE(knows_and_changes_the_size),
+        CASE(clears_a_part_and_keeps_the_size),
         CASE(writes_all_parts),
         CASE(a_full_disk_is_an_error_with_a_sentence),
         CASE(refuses_to_read_past_the_end),

@@ -170,7 +170,7 @@ void log_fill_ahead(struct store *store)
 
 /* ---- the end ---- */
 
-/* The size of the last file is on the disk before anything says that this was a clean stop. */
+/* The zeros behind the end are on the disk before anything says that this was a clean stop. */
 enum err log_trim(struct store *store, struct fault *why)
 {
     struct tail *tail = &store->tail;

@@ -1,6 +1,6 @@
 /* fileset.c - rows of files of one size: cutting, syncing, and what a folder holds.
  *
- * Cutting shortens a file and lengthens it again: that leaves zeros and costs nothing, however much
+ * Cutting makes a hole of the rest of a file: that leaves zeros and costs nothing, however much
  * there was. Nothing of an earlier life can then be taken for a record.
  */
 #include "store/store_int.h"
@@ -33,6 +33,23 @@ static enum err fileset_pop(struct cache *c, struct fileset *set, struct fault *
     return err;
 }
 
+/* Everything from `into` on becomes zeros. A file of full size keeps it all the time: whoever opens
+ * or maps it just then would take a short one for damage. Only one that a crash left with another
+ * size, or that is on a file system without holes, is made shorter and longer again. */
+static enum err file_clear(struct vfs *vfs, struct vfs_file *file, uint64_t into, uint64_t full,
+                           struct fault *why)
+{
+    const struct vfs_calls *calls = vfs->calls;
+    uint64_t size;
+    enum err err = calls->size(file, &size, why);
+    if (err)
+        return err;
+    if (size == full && calls->clear && calls->clear(file, into, full - into, NULL) == OK)
+        return OK;
+    err = calls->resize(file, into, why);
+    return err ? err : calls->resize(file, full, why);
+}
+
 enum err fileset_cut(struct cache *c, struct fileset *set, uint64_t position, struct fault *why)
 {
     bool removed = false;
@@ -58,9 +75,7 @@ enum err fileset_cut(struct cache *c, struct fileset *set, uint64_t position, st
     enum err err = c->vfs->calls->open(c->vfs, path, VFS_WRITE, &file, why);
     if (err)
         return err;
-    err = c->vfs->calls->resize(file, position - base, why);
-    if (!err)
-        err = c->vfs->calls->resize(file, set->file_size, why);
+    err = file_clear(c->vfs, file, position - base, set->file_size, why);
     c->vfs->calls->close(file);
     return err;
 }

@@ -238,6 +238,28 @@ static size_t some_sectors(struct vfs_fault *f, uint64_t at, size_t len)
     return end - at < len ? (size_t)(end - at) : len;
 }
 
+/* One that fails may have cleared a part. */
+static enum err fault_clear(struct vfs_file *file, uint64_t at, uint64_t n, struct fault *why)
+{
+    struct vfs_fault *f = file->disk;
+    if (!f->below->calls->clear)
+        return fault_set(why, ERR_UNSUPPORTED, "the disk below makes no holes");
+    LOCKED(f);
+    f->clears++;
+    bool failed = fails(f);
+    if (failed)
+        n = some_sectors(f, at, n);
+    enum err err = OK;
+    if (n) {
+        remember(file, at, at + n, false);
+        err = f->below->calls->clear(file->below, at, n, why);
+    }
+    if (failed)
+        err = failing(f, why);
+    UNLOCK(f);
+    return err;
+}
+
 /* All parts in one; its memory is the caller's. */
 static struct iovec together(const struct iovec *parts, int n)
 {
@@ -547,6 +569,7 @@ static const struct vfs_calls fault_calls = {
     .close = fault_close,
     .size = fault_size,
     .resize = fault_resize,
+    .clear = fault_clear,
     .write = fault_write,
     .read = fault_read,
     .sync = fault_sync,
