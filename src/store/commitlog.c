@@ -3,8 +3,8 @@
  * One call is one visit. Its records are encoded behind each other into the tail's window and
  * leave in one write for each file they touch. Nothing moves before everything is written: on an
  * error the offsets that were given out are taken back and the end stays where it was. What a
- * failed write may have left behind the end is wiped before the next record goes there, because it
- * could look like one.
+ * failed write may have left behind the end is wiped before the caller is told, because it could
+ * look like a record: to recovery, and behind the next one.
  *
  * Plain messages leave slips for the dispatcher (slip.c). If a record has none, what is written
  * stays in the window until that is big enough: the dispatcher comes soon and takes it, rather than
@@ -35,7 +35,6 @@ struct placing {
 static enum err place_all(struct placing *p, const struct draft *drafts, size_t n,
                           struct stored *out);
 static void take_back(const struct draft *drafts, size_t n, const struct stored *out);
-static enum err tail_wipe(struct store *store);
 
 /* The window is empty and goes on at `from`. */
 static void window_restart(struct window *w, uint64_t from)
@@ -57,7 +56,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
     if (!err && atomic_load_explicit(&store->cleaner.full, memory_order_relaxed))
         err = ERR_DISK_FULL;
     if (!err && tail->soiled)
-        err = tail_wipe(store);
+        err = tail_wipe(store, NULL);
     if (err) {
         room_leave(&tail->room);
         return err;
@@ -84,6 +83,10 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         segment_drop(take(&tail->seg));
         tail->soiled = true;
         tail->paved = 0;
+        /* Before the caller knows: else a kill from here on would bring to life what was refused.
+         * If the disk refuses this too, the next append tries again, and so does the close. */
+        enum err wiped = tail_wipe(store, NULL);
+        (void)wiped;
     } else if (p.at > start) {
         tail->last_ms = p.now_ms;
         slips_publish(&store->slips, &p.slips);
@@ -185,12 +188,11 @@ bool log_record_whole(const uint8_t *map, const struct record *r)
 
 /* ---- the file ---- */
 
-/* Room: tail. Bytes behind the end are gone when this returns OK. */
-static enum err tail_wipe(struct store *store)
+enum err tail_wipe(struct store *store, struct fault *why)
 {
     struct tail *tail = &store->tail;
-    enum err err =
-        fileset_cut(&store->cache, &store->log, position_get(&store->positions.written), NULL);
+    uint64_t written = position_get(&store->positions.written);
+    enum err err = fileset_cut(&store->cache, &store->log, written, why);
     if (!err)
         tail->soiled = false;
     return err;

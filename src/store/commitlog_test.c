@@ -358,6 +358,59 @@ static void the_log_keeps_its_size_while_it_is_wiped(void **state)
     house_clear(&h);
 }
 
+/* Nobody appends any more, and the process is killed or stops in order: whatever of the refused
+ * records had got to the file, it was gone before their sender knew. */
+static void what_was_refused_stays_away_when_nothing_follows(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 80; seed++) {
+        struct house h;
+        house_init(&h, seed);
+        h.options.sync_flush = seed % 4 < 2;
+        house_must_open(&h);
+        struct draft d[ALIKE];
+        uint64_t end = store_some_and_be_refused(&h, d, 1);
+        vfs_fault_plan(h.fault, 0, 0, OK);
+        if (seed % 2)
+            house_crash(&h);
+        else
+            house_must_close(&h);
+        house_must_open(&h);
+        assert_int_equal(h.report.log_end, end);
+        assert_int_equal(queue_max(store_queue(h.store, BYTES("Plain"), 3)), ALIKE);
+        house_clear(&h);
+    }
+}
+
+/* The disk did not let it be wiped at once. Closing does it, also when the store has failed
+ * meanwhile; and if there is still no way, closing says so. */
+static void closing_wipes_what_a_refused_append_left(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 80; seed++) {
+        struct house h;
+        house_init(&h, seed);
+        house_must_open(&h);
+        struct draft d[ALIKE];
+        uint64_t end = store_some_and_be_refused(&h, d, ULONG_MAX);
+        assert_true(h.store->tail.soiled);
+        enum err wanted = (enum err[]){OK, ERR_IO, ERR_DISK_FULL}[seed % 3];
+        if (wanted != ERR_DISK_FULL)
+            vfs_fault_plan(h.fault, wanted ? 1 : 0, 1, wanted);
+        if (wanted == ERR_IO)
+            assert_int_equal(store_flush_all(h.store, NULL), ERR_IO);
+        assert_int_equal(store_close(take(&h.store), &h.why), wanted);
+        assert_int_equal(strstr(h.why.text, "refused append") != NULL, wanted == ERR_DISK_FULL);
+        vfs_fault_plan(h.fault, 0, 0, OK);
+        house_must_open(&h);
+        if (wanted != ERR_DISK_FULL) {
+            assert_int_equal(h.report.log_end, end);
+            assert_int_equal(queue_max(store_queue(h.store, BYTES("Plain"), 3)), ALIKE);
+        }
+        house_clear(&h);
+    }
+}
+
 /* ---- threads ---- */
 
 #define WRITERS    4
@@ -568,6 +621,8 @@ int main(void)
         cmocka_unit_test(a_failed_write_leaves_nothing),
         cmocka_unit_test(stale_records_are_not_revived),
         cmocka_unit_test(the_log_keeps_its_size_while_it_is_wiped),
+        cmocka_unit_test(what_was_refused_stays_away_when_nothing_follows),
+        cmocka_unit_test(closing_wipes_what_a_refused_append_left),
         cmocka_unit_test(many_threads_append_while_one_reads),
         cmocka_unit_test(the_next_file_is_made_ahead),
         cmocka_unit_test(an_append_makes_the_next_file_itself),

@@ -147,9 +147,19 @@ static enum err checkpoint_seal(struct store *store, struct fault *why)
     return checkpoint_write(store->vfs, c, why);
 }
 
+/* Of what a refused append left, if the disk would not have it wiped at once. A store that has
+ * failed needs it as well: it is opened again. */
+static enum err last_wipe(struct store *store, struct fault *why)
+{
+    enum err err = store->tail.soiled ? tail_wipe(store, why) : OK;
+    return err ? fault_add(why, err, "wiping what a refused append left behind the log") : OK;
+}
+
 enum err store_close(struct store *store, struct fault *why)
 {
-    enum err err = store_failed(store) ? store_trouble(store, why) : OK;
+    enum err err = last_wipe(store, why);
+    if (store_failed(store))
+        err = store_trouble(store, why);
     if (!err)
         err = log_flush(store, position_get(&store->positions.written), store->tail.last_ms, why);
     if (err)

@@ -352,6 +352,9 @@ enum log_sight log_look(const uint8_t *map, uint64_t base, uint64_t file_size, u
  * or properties may be missing: then it reads as zeros, which neither of them has. */
 bool log_record_whole(const uint8_t *map, const struct record *record);
 
+/* Room: tail, or nobody else is inside. Bytes behind the end are gone when this returns OK. */
+must_check enum err tail_wipe(struct store *store, struct fault *why);
+
 /* ---- ahead.c: the log file behind the last one ---- */
 
 #define FILL_PIECE (256u << 10)
