@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-#define CATCH_UP_STEPS 1000 /* of somebody else's, at most: a store in trouble reaches nothing */
+#define CATCH_UP_STEPS 1000 /* of somebody else's, at most */
 
 static enum err hold_add(struct broker *b, struct hold *hold);
 static void arrivals_meet(struct broker *b, const struct arrival *news, size_t n,
@@ -89,8 +89,11 @@ void broker_dispatch_turn(struct broker *b)
 void broker_catch_up(struct broker *b)
 {
     uint64_t upto = store_confirmed(b->store);
-    for (int i = 0; i < CATCH_UP_STEPS && !store_dispatch_reached(b->store, upto); i++)
+    for (int i = 0; i < CATCH_UP_STEPS && !store_dispatch_reached(b->store, upto); i++) {
+        if (i > 0 && store_dispatch_stuck(b->store))
+            return; /* each turn reads all that waits once more; the answer is what there is */
         broker_dispatch_turn(b);
+    }
 }
 
 void broker_hold_turn(struct broker *b)

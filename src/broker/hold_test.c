@@ -1,5 +1,5 @@
 /* Waiting readers: woken by a message or by time, once, and never forgotten. */
-#include "broker/rig_test.h"
+#include "broker/crash_test.h"
 
 #include <pthread.h>
 
@@ -369,6 +369,32 @@ static void what_was_answered_is_there_for_whoever_asks_next(void **state)
     assert_int_equal(a.unseen, 0);
 }
 
+/* The queue's file cannot be written: each who asks has that tried once more, not a thousand times,
+ * and is answered with what there is. When there is room again, the next one sees it all. */
+static void who_asks_of_a_stuck_store_is_answered_soon(void **state)
+{
+    struct rig *rig = *state;
+    struct vfs_fault *fault = fault_under(rig, 1);
+    rig_topic_put(rig, "T", 1, PERM_READ | PERM_WRITE);
+    struct queue *queue = store_queue(rig->store, BYTES("T"), 0);
+    assert_non_null(queue);
+    for (int i = 0; i < 300; i++) { /* more than stay on a shelf */
+        struct produce r = rig_message("T", "x");
+        assert_int_equal(rig_produce(rig, &r), OK);
+    }
+    vfs_fault_plan(fault, 1, ULONG_MAX, ERR_DISK_FULL);
+    broker_catch_up(rig->broker);
+    unsigned long once = fault->operations;
+    assert_in_range(once, 1, 10);
+    assert_int_equal(queue_max(queue), 0);
+    broker_catch_up(rig->broker);
+    assert_int_equal(fault->operations, 2 * once);
+    vfs_fault_plan(fault, 0, 0, OK);
+    broker_catch_up(rig->broker);
+    assert_int_equal(queue_max(queue), 300);
+    fault_over(rig, fault);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +409,7 @@ int main(void)
         rig_test(the_wait_is_short_where_long_polling_is_off_and_never_endless),
         rig_test(no_arrival_is_missed_between_looking_and_waiting),
         rig_test(what_was_answered_is_there_for_whoever_asks_next),
+        rig_test(who_asks_of_a_stuck_store_is_answered_soon),
     };
     return cmocka_run_group_tests_name("broker/hold", tests, NULL, NULL);
 }

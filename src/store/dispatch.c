@@ -60,7 +60,7 @@ static bool dispatch_step(struct store *store, struct arrival *out, size_t *n_ou
 
     if (err == ERR_DAMAGED)
         store_fail(store, err, &why);
-    else if ((int)err != atomic_load_explicit(&derived->trouble, memory_order_relaxed))
+    if ((int)err != atomic_load_explicit(&derived->trouble, memory_order_relaxed))
         trouble_set(store, err, &why);
     return !err;
 }
@@ -100,6 +100,11 @@ bool store_dispatch_reached(struct store *store, uint64_t position)
         (void)sched_yield();
     }
     return position_get(&store->positions.dispatched) >= position;
+}
+
+bool store_dispatch_stuck(struct store *store)
+{
+    return atomic_load_explicit(&store->derived.trouble, memory_order_acquire) != OK;
 }
 
 /* ---- reading the log ---- */

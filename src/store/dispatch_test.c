@@ -107,6 +107,7 @@ static void goes_on_where_it_was_when_there_is_room_again(void **state)
         vfs_fault_plan(h.fault, 0, 0, OK);
         struct fault why = {0};
         bool stuck = store_state(h.store, &why) != OK;
+        assert_int_equal(store_dispatch_stuck(h.store), stuck);
         if (stuck) {
             assert_int_equal(store_state(h.store, &why), ERR_DISK_FULL);
             struct stored out;
@@ -120,6 +121,7 @@ static void goes_on_where_it_was_when_there_is_room_again(void **state)
         }
         house_must_send(&h, 400, 50);
         house_dispatch(&h);
+        assert_false(store_dispatch_stuck(h.store));
         uint8_t seen[450] = {0};
         assert_int_equal(house_read_all(&h, seen, 450), 450);
         house_must_close(&h);
@@ -148,8 +150,28 @@ static void stops_at_a_log_that_cannot_be_read(void **state)
     struct fault why = {0};
     assert_int_equal(store_state(h.store, &why), ERR_DAMAGED);
     assert_non_null(strstr(why.text, "position"));
+    assert_true(store_dispatch_stuck(h.store));
     assert_int_equal(house_read_all(&h, NULL, 0), 12);
     assert_int_equal(house_send(&h, 620, 1, out, &end), ERR_READ_ONLY);
+    house_clear(&h);
+}
+
+/* A failed sync stops appends for good, but what was confirmed before can still be brought to those
+ * who read. */
+static void a_failed_sync_does_not_make_it_stuck(void **state)
+{
+    (void)state;
+    struct house h;
+    house_init(&h, 1);
+    house_must_open(&h);
+    house_must_send(&h, 0, 100);
+    vfs_fault_plan(h.fault, 1, 1, ERR_IO);
+    assert_int_equal(store_flush_all(h.store, NULL), ERR_IO);
+    assert_int_equal(store_state(h.store, NULL), ERR_IO);
+    assert_false(store_dispatch_stuck(h.store));
+    house_dispatch(&h);
+    assert_false(store_dispatch_stuck(h.store));
+    assert_int_equal(house_read_all(&h, NULL, 0), 100);
     house_clear(&h);
 }
 
@@ -294,6 +316,7 @@ int main(void)
         cmocka_unit_test(more_queues_than_one_turn_takes),
         cmocka_unit_test(goes_on_where_it_was_when_there_is_room_again),
         cmocka_unit_test(stops_at_a_log_that_cannot_be_read),
+        cmocka_unit_test(a_failed_sync_does_not_make_it_stuck),
         cmocka_unit_test(what_is_in_memory_waits_for_its_flush),
         cmocka_unit_test(nothing_is_left_when_everybody_has_returned),
     };

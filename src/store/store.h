@@ -301,6 +301,8 @@ size_t store_dispatch_turn(struct store *store, struct arrival *out);
 /* True: everything below `position` is in the queues. Waits for whoever is bringing it there just
  * now, if any. */
 bool store_dispatch_reached(struct store *store, uint64_t position);
+/* True: the last turn failed, and so would another one just now. */
+bool store_dispatch_stuck(struct store *store);
 
 /* Synchronous: flushes when somebody waits. Asynchronous: by interval. Completes passed waits.
  * Returns how many ms until it wants to be called again; store_flush_wait sleeps that long or until
