@@ -268,13 +268,14 @@ void props_keep(struct wr *w, struct bytes props, uint32_t drop)
  * Nearly always that is all of them, and then they are copied at once. */
 static void props_copy(struct wr *w, struct bytes props, const struct asks *asks, uint32_t drop)
 {
-    if ((asks->kinds & drop) || (asks->size != props.len && asks->size != props.len + 1)) {
+    bool open_last = props.len > 0 && props.at[props.len - 1] != '\2'; /* as 4.9 clients send it */
+    if ((asks->kinds & drop) || asks->size != props.len + open_last) {
         props_keep(w, props, drop);
         return;
     }
     wr_bytes_of(w, props);
-    if (asks->size > props.len)
-        wr_u8(w, '\2'); /* 4.9 clients leave the last one out */
+    if (open_last)
+        wr_u8(w, '\2');
 }
 
 /* Apache loses a half message with a delay: it becomes a delayed one for the topic of halves. One

@@ -77,6 +77,27 @@ static void names_that_are_the_broker_s_are_replaced_or_dropped(void **state)
     counted_drop(got.owner);
 }
 
+/* An item of nothing is one byte less to keep, an end that 4.9 clients leave out one more: the two
+ * together have the size of what came, which is not what is to be stored. */
+static void an_empty_property_does_not_take_the_end_of_the_last(void **state)
+{
+    struct rig *rig = *state;
+    static const char *const cases[] = {
+        "UNIQ_KEY\1U\2own\1v\2\2TAGS\1tagA", "\2UNIQ_KEY\1U\2own\1v\2TAGS\1tagA",
+        "UNIQ_KEY\1U\2own\1v\2TAGS\1tagA\2\2", "UNIQ_KEY\1U\2own\1v\2TAGS\1tagA"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct produce r = rig_message("T", "x");
+        r.props = bytes_str(cases[i]);
+        assert_int_equal(rig_produce(rig, &r), OK);
+        struct slice got;
+        struct record record = read_back(rig, &r, 0, &got);
+        assert_bytes_equal(prop(record.props, "own"), BYTES("v"));
+        assert_bytes_equal(prop(record.props, "TAGS"), BYTES("tagA"));
+        assert_bytes_equal(prop(record.props, "MSG_REGION"), BYTES("DefaultRegion"));
+        counted_drop(got.owner);
+    }
+}
+
 static void a_message_without_a_unique_key_gets_one(void **state)
 {
     struct rig *rig = *state;
@@ -482,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         rig_test(a_message_is_stored_as_it_was_sent),
         rig_test(names_that_are_the_broker_s_are_replaced_or_dropped),
+        rig_test(an_empty_property_does_not_take_the_end_of_the_last),
         rig_test(a_message_without_a_unique_key_gets_one),
         rig_test(wait_is_taken_from_the_properties),
         rig_test(a_negative_queue_id_means_any),
