@@ -90,6 +90,7 @@ static enum err unit_at(struct reading *rd, int64_t offset, struct unit *out)
 /* For a reader that knows the queue's end by now. */
 static struct reading reading_start(struct store *store, struct queue *queue, struct near *near)
 {
+    near->from = 0;
     near->n = 0;
     return (struct reading){
         .store = store, .queue = queue, .shelf = shelf_hold(store, queue), .near = near};
