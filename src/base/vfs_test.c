@@ -130,7 +130,6 @@ static void knows_and_changes_the_size(void **state)
     v->calls->close(f);
 }
 
-/* More parts than one system call takes, empty ones among them, each with its own content. */
 /* Zeros from the middle of a page on, also for who mapped the file before, and the size stays. */
 static void clears_a_part_and_keeps_the_size(void **state)
 {
@@ -163,6 +162,7 @@ static void clears_a_part_and_keeps_the_size(void **state)
     v->calls->close(f);
 }
 
+/* More parts than one system call takes, empty ones among them, each with its own content. */
 static void writes_all_parts(void **state)
 {
     (void)state;
