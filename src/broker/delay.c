@@ -258,8 +258,8 @@ static enum fate record_revive(struct broker *b, const struct delay_level *level
     if (!props_get(record->props, PROP_REAL_TOPIC, &topic) ||
         !props_get(record->props, PROP_REAL_QID, &queue_text) ||
         !bytes_to_i32(queue_text, &queue_id) || queue_id < 0 || queue_id >= QUEUES_MAX ||
-        bytes_equal(topic, SCHEDULE_TOPIC) || bytes_equal(topic, HALF_TOPIC))
-        return FATE_SKIP; /* nothing is delivered there, as by Apache */
+        topic_refuses_clients(topic))
+        return FATE_SKIP; /* nothing is delivered there: a delay is no way around a refusal */
     if (record->body.len > b->set.max_message_size) {
         batch->stuck =
             fault_set(&batch->why, ERR_TOO_BIG,

@@ -240,7 +240,8 @@ static void the_topic_may_be_gone_or_smaller(void **state)
     assert_int_equal(later_count(rig, "T", 3), 1);
 }
 
-/* Records that somebody else made: without a place to go, or with one that cannot be. */
+/* Records that somebody else made: without a place to go, or with one that cannot be or that no
+ * client may send to. */
 static void a_record_that_belongs_nowhere_is_passed_over(void **state)
 {
     struct rig *rig = *state;
@@ -252,6 +253,9 @@ static void a_record_that_belongs_nowhere_is_passed_over(void **state)
         "DELAY\0011\2REAL_TOPIC\1T\2REAL_QID\00199999999\2",
         "DELAY\0011\2REAL_TOPIC\1SCHEDULE_TOPIC_XXXX\2REAL_QID\0010\2",
         "DELAY\0011\2REAL_TOPIC\1RMQ_SYS_TRANS_HALF_TOPIC\2REAL_QID\0010\2",
+        "DELAY\0011\2REAL_TOPIC\1RMQ_SYS_TRANS_OP_HALF_TOPIC\2REAL_QID\0010\2",
+        "DELAY\0011\2REAL_TOPIC\1rmq_sys_ONCE_LEDGER\2REAL_QID\0010\2",
+        "DELAY\0011\2REAL_TOPIC\1rmq_sys_wheel_timer\2REAL_QID\0010\2",
         "DELAY\0011\2REAL_TOPIC\1../../x\2REAL_QID\0010\2",
     };
     enum { N = sizeof bad / sizeof *bad };

@@ -112,14 +112,15 @@ struct outgoing {
     struct fault why;
 };
 
+/* A record may be another broker's, where whoever can send could have put it there: what no client
+ * may send to, it does not reach by waiting either. */
 static bool belongs(const struct record *record, struct bytes *topic, int32_t *queue_id)
 {
     struct bytes queue_text;
     return props_get(record->props, PROP_REAL_TOPIC, topic) &&
            props_get(record->props, PROP_REAL_QID, &queue_text) &&
            bytes_to_i32(queue_text, queue_id) && *queue_id >= 0 && *queue_id < QUEUES_MAX &&
-           !bytes_equal(*topic, SCHEDULE_TOPIC) && !bytes_equal(*topic, TIMER_TOPIC) &&
-           !bytes_equal(*topic, BYTES("RMQ_SYS_TRANS_HALF_TOPIC"));
+           !topic_refuses_clients(*topic);
 }
 
 /* The properties of the copy. A message whose own are so long that nothing fits comes without. */

@@ -90,6 +90,7 @@ static void knows_the_systems_topics(void **state)
     assert_true(topic_refuses_clients(BYTES("SELF_TEST_TOPIC")));
     assert_true(topic_refuses_clients(BYTES("OFFSET_MOVED_EVENT")));
     assert_true(topic_refuses_clients(BYTES("rmq_sys_ONCE_LEDGER")));
+    assert_true(topic_refuses_clients(BYTES("rmq_sys_wheel_timer")));
     assert_false(topic_refuses_clients(BYTES("TBW102"))); /* Apache's benchmark sends there */
     assert_false(topic_refuses_clients(BYTES("BenchmarkTest")));
     assert_false(topic_refuses_clients(BYTES("RMQ_SYS_TRACE_TOPIC")));

@@ -277,8 +277,9 @@ def _():
         tap.equal(a.look("birth").state, l.S_CONSUMING, "state")
 
 
-@tap.test("the ledger's topic can be read and not be sent to")
+@tap.test("the ledger's topic can be read and not be sent to, by no detour either")
 def _():
+    detour = {"REAL_TOPIC": l.TOPIC, "REAL_QID": "0", "TIMER_OUT_MS": "1", "DELAY": "1"}
     with claimer(1) as a:
         said(a.claim("told", fingerprint=3, topic="Orders", message="M7"), l.OK, "claim")
         said(a.finish("told", result=b"r"), l.OK, "end")
@@ -286,8 +287,10 @@ def _():
         found = [(e.event, e.group, e.topic, e.message, e.result) for e in l.read_topic(a.client) if e.name == "told"]
         tap.equal(found, [("claimed", "g", "Orders", "M7", b""), ("done", "g", "", "", b"r"), ("suppressed", "g", "Orders", "M8", b"")],
                   "entries")
-        sent = a.client.request(r.SEND_MESSAGE_V2, *r.send_v2(l.TOPIC, b"x", queue_id=0))
-        tap.equal(sent.code, NO_PERMISSION, "a send")
+        for topic, way in ((l.TOPIC, {}), (l.TOPIC, {"TIMER_DELAY_MS": "1"}), (l.TOPIC, {"DELAY": "1"}), ("SCHEDULE_TOPIC_XXXX", detour),
+                           ("rmq_sys_wheel_timer", detour)):
+            sent = a.client.request(r.SEND_MESSAGE_V2, *r.send_v2(topic, b"x", way, 0))
+            tap.equal(sent.code, NO_PERMISSION, "a send to %s with %s" % (topic, way))
 
 
 @tap.test("after a crash and after a stop everything that was answered is there, and fences go on")
