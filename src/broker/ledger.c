@@ -465,6 +465,11 @@ enum err broker_present(struct broker *b, uint32_t instance, struct bytes name, 
     return err ? fault_set(why, err, "too many requests wait (maxWaitingPulls)") : OK;
 }
 
+enum err broker_present_more(struct broker *b, struct hold *hold, uint64_t wait_ms)
+{
+    return broker_hold_time(b, hold, wait_ms);
+}
+
 void broker_absent(struct broker *b, uint32_t instance)
 {
     struct ledger_room *r = b->ledger;

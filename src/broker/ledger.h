@@ -53,6 +53,8 @@ void broker_ledger(struct broker *broker, struct ledger_desk *desk, struct ledge
  * too many are there, or wait; ERR_DENIED. */
 must_check enum err broker_present(struct broker *broker, uint32_t instance, struct bytes name,
                                    struct hold *hold, uint64_t wait_ms, struct fault *why);
+/* `hold` has woken, and shall once more; the instance stays there. ERR_BUSY. */
+must_check enum err broker_present_more(struct broker *broker, struct hold *hold, uint64_t wait_ms);
 void broker_absent(struct broker *broker, uint32_t instance);
 int64_t broker_ledger_ms(
     struct broker *broker); /* the ledger's time, after a first broker_ledger */

@@ -24,10 +24,11 @@
  * with the clock that never jumps. Setting the clock ends no claim.
  *
  * Presence. A client holds one request open that names its instance, the upper half of its tokens
- * (ONCE_PRESENT). While it stands, the instance is there; when it ends, by its connection or by
- * its time, and none has come for `grace_ms`, the instance is gone, and its claims are free for
- * whoever asks. A claim of an instance that was not there when it was made is never taken before
- * its end: HTTP has no presence. After a start everybody has the grace to come back.
+ * (ONCE_PRESENT). While it stands, the instance is there, and after its answer for the same time
+ * again if its connection stands; when it ends, by its connection or by that time, and none has
+ * come for `grace_ms`, the instance is gone, and its claims are free for whoever asks. A claim of
+ * an instance that was not there when it was made is never taken before its end: HTTP has no
+ * presence. After a start everybody has the grace to come back.
  *
  * Memory. A row is 64 bytes with half of the id, its slot 11 to 22 more. Results and steps are not
  * in memory but in the log: a row knows where. They are gone when the log's retention has passed,

@@ -155,6 +155,67 @@ def _():
         tap.equal((told[0], told[-1]), (("claimed", l.WATCHED, "test"), ("claimed", l.OVERTOOK | l.OWNER_GONE, "")), "as the log tells")
 
 
+@tap.test("an owner that is slow to ask again is there while its connection stands, and for as long again as it asked for")
+def _():
+    with claimer(74) as a, claimer(75) as b:
+        def answered(waiting):
+            tap.equal(a.client.wait(waiting).code, r.SUCCESS, "its time is up")
+            said(a.claim("slow", token=a.held, expiry=3600000), l.OK, "still its own")  # and the answered one counts from now on
+
+        waiting = a.present()
+        said(a.claim("slow", expiry=3600000), l.OK, "claim")
+        advance(b.client, 30000)
+        answered(waiting)
+        advance(b.client, 29000)
+        said(b.claim("slow"), l.BUSY, "it has not asked for much longer than the grace")
+        waiting = a.present()
+        said(a.claim("slow", token=a.held, expiry=3600000), l.OK, "behind it: it has arrived")
+        tap.equal(numbers(b.client)["onceInstances"], 1, "it is there")
+        advance(b.client, 29000)
+        said(b.claim("slow"), l.BUSY, "the new request is in the place of the old one")
+        advance(b.client, 1000)
+        answered(waiting)
+        advance(b.client, 30000)
+        process.wait_until(lambda: numbers(b.client)["onceInstances"] == 0, 5, "for ever it is not")
+        said(b.claim("slow"), l.BUSY, "within the grace")
+        advance(b.client, GRACE_MS + 1)
+        said(b.claim("slow"), l.OK, "after it")
+
+
+@tap.test("an owner that was answered and whose connection ends is gone after the grace")
+def _():
+    with claimer(76) as a, claimer(77) as b:
+        waiting = a.present()
+        said(a.claim("hangs up", expiry=3600000), l.OK, "claim")
+        advance(b.client, 30000)
+        tap.equal(a.client.wait(waiting).code, r.SUCCESS, "its time is up")
+        said(a.look("hangs up"), l.OK, "it counts from now on")
+        a.close()
+        process.wait_until(lambda: numbers(b.client)["onceInstances"] == 0, 5, "the broker has noticed")
+        said(b.claim("hangs up"), l.BUSY, "within the grace")
+        advance(b.client, GRACE_MS + 1)
+        said(b.claim("hangs up"), l.OK, "after it")
+
+
+@tap.test("owners that ask again take no more room than before, on their connection and of maxWaitingPulls")
+def _():
+    with daemons.Daemon(args=["--clock", "virtual"], settings={"maxWaitingPulls": 16}) as d, claimer(1, daemon=d) as a, \
+            claimer(2, daemon=d) as b:
+        for _ in range(4):
+            waiting = []
+            for i in range(16):
+                a.instance = 1000 + i
+                waiting.append(a.present())
+            said(a.look("behind them"), l.ABSENT, "look")
+            tap.equal(numbers(b.client)["onceInstances"], 16, "that are there")
+            advance(b.client, 30000)
+            tap.equal({a.client.wait(each).code for each in waiting}, {r.SUCCESS}, "answers")
+        tap.equal(numbers(b.client)["onceInstances"], 16, "that are there")
+        a.instance = 1000
+        tap.equal(a.client.wait(a.present(0)).code, r.SUCCESS, "one that goes")
+        tap.equal(numbers(b.client)["onceInstances"], 15, "the others are there")
+
+
 @tap.test("steps are kept with their values until the key is done")
 def _():
     with claimer(1) as a:

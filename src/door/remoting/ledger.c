@@ -4,8 +4,10 @@
  * when it is used up. Their answers are written at once and wait for the log as one group: what is
  * told to be claimed or done is so after a crash, too.
  *
- * A request that says that an instance is there waits as a parked pull does; its end, by whatever,
- * is the instance's. */
+ * A request that says that an instance is there waits as a parked pull does. When its time is up
+ * it is answered, and counts for the same time once more: who is slow to ask again, or was stopped
+ * for a moment, is there as long as its connection stands. The next request of the instance on this
+ * connection takes its place, so an owner has one of them, whether it waits or was answered. */
 #include "door/remoting/door_int.h"
 
 #include "broker/ledger.h"
@@ -261,6 +263,8 @@ struct present {
     struct link by_session;   /* in session->present */
     struct return_address to; /* holds a count of the session */
     uint32_t instance;
+    uint64_t wait_ms;
+    bool answered; /* and waits for the next one, or for the end of its time */
     struct ledger_told told;
 };
 
@@ -299,8 +303,19 @@ static void present_free(struct present *p)
     present_unmake(p);
 }
 
-/* Home loop: its time is up. */
-static void present_over(struct present *p)
+/* Of this instance, on its connection, but `p`; NULL: there is none. */
+static struct present *present_other(struct session *session, uint32_t instance,
+                                     const struct present *p, bool answered)
+{
+    list_each(k, &session->present) {
+        struct present *other = list_entry(k, struct present, by_session);
+        if (other != p && other->instance == instance && other->answered == answered)
+            return other;
+    }
+    return NULL;
+}
+
+static void present_answer(struct present *p)
 {
     struct present_late *late = p->to.session->conn ? late_make_to(&p->to, sizeof *late) : NULL;
     if (late) {
@@ -309,7 +324,19 @@ static void present_over(struct present *p)
     } else {
         refuse(&p->to, ERR_NO_MEMORY, NULL);
     }
-    present_free(p);
+}
+
+/* Home loop: its time is up, the first or the second. */
+static void present_over(struct present *p)
+{
+    struct session *session = p->to.session;
+    bool again = !p->answered && p->wait_ms > 0;
+    if (!p->answered)
+        present_answer(p);
+    p->answered = true;
+    again = again && session->conn && !present_other(session, p->instance, p, false);
+    if (!again || broker_present_more(session->door->broker, &p->hold, p->wait_ms))
+        present_free(p);
 }
 
 static void present_woken(struct post *post)
@@ -323,7 +350,7 @@ static void present_wake(struct hold *hold)
     loop_post(p->to.session->home, &p->post);
 }
 
-static struct present *present_make(const struct request *rq, uint32_t instance,
+static struct present *present_make(const struct request *rq, uint32_t instance, uint64_t wait_ms,
                                     const struct ledger_told *told)
 {
     struct session *session = rq->session;
@@ -334,11 +361,40 @@ static struct present *present_make(const struct request *rq, uint32_t instance,
     p->post.run = present_woken;
     p->to = return_address_of(rq);
     p->instance = instance;
+    p->wait_ms = wait_ms;
     p->told = *told;
     counted_hold(&session->counted);
     list_add_tail(&session->present, &p->by_session);
     session->n_present++;
     return p;
+}
+
+/* Takes the place of an answered one. That one's hold is free before ours is needed and its count
+ * ends after ours has begun, so neither is there twice and the instance is never gone. */
+static enum err present_begin(struct request *rq, const struct present_fields *f,
+                              const struct ledger_told *told, struct present **out,
+                              struct fault *why)
+{
+    struct session *session = rq->session;
+    struct broker *broker = session->door->broker;
+    uint32_t instance = (uint32_t)f->instance;
+    uint64_t wait_ms = (uint64_t)(f->wait_ms < PRESENT_MAX_MS ? f->wait_ms : PRESENT_MAX_MS);
+    struct present *old = present_other(session, instance, NULL, true);
+    if (session->n_present - (old != NULL) >= PRESENT_SESSIONS)
+        return fault_set(why, ERR_BUSY, "%d requests of this connection wait already",
+                         PRESENT_SESSIONS);
+    struct present *p = present_make(rq, instance, wait_ms, told);
+    if (!p)
+        return ERR_NO_MEMORY;
+    bool ended = old && broker_unhold(broker, &old->hold); /* else its second end is on the way */
+    enum err err = broker_present(broker, instance, f->name, &p->hold, wait_ms, why);
+    if (ended)
+        present_free(old);
+    if (err)
+        present_unmake(p);
+    else
+        *out = p;
+    return err;
 }
 
 void once_present(struct door *door, struct request *rq)
@@ -357,26 +413,17 @@ void once_present(struct door *door, struct request *rq)
     struct ledger_told told;
     broker_ledger(door->broker, session->seat->ledger->desk, &ask, 1, &told);
     session->seat->undispatched |= told.end > 0;
-    uint64_t wait_ms = (uint64_t)(f.wait_ms < PRESENT_MAX_MS ? f.wait_ms : PRESENT_MAX_MS);
     if (rq->head->flag & FLAG_ONEWAY)
         return; /* nobody would notice its end */
-    enum err err = ask.err;
-    if (!err && session->n_present >= PRESENT_SESSIONS)
-        err = fault_set(&ask.why, ERR_BUSY, "%d requests of this connection wait already",
-                        PRESENT_SESSIONS);
-    struct present *p = err ? NULL : present_make(rq, (uint32_t)f.instance, &told);
-    if (!err)
-        err = p ? broker_present(door->broker, p->instance, f.name, &p->hold, wait_ms, &ask.why)
-                : ERR_NO_MEMORY;
+    struct present *p = NULL;
+    enum err err = ask.err ? ask.err : present_begin(rq, &f, &told, &p, &ask.why);
     if (err) {
         answer_fault(rq, err, &ask.why);
-        if (p)
-            present_unmake(p);
         return;
     }
     log_event(door->log, LOG_DEBUG, "instance present conn=%llu instance=%lld name=%s",
               (unsigned long long)conn_id(session->conn), (long long)f.instance, LOG_QUOTE(f.name));
-    if (wait_ms == 0)
+    if (p->wait_ms == 0)
         present_over(p);
 }
 
