@@ -6,15 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TOPIC        BYTES(LEDGER_TOPIC)
-#define RECORD_MOST  (1u << 20)  /* bytes of entries in one record … */
-#define RECORD_MORE  (32u << 10) /* … or those of a message and this, if that is less */
-#define ENTRY_MORE   2048        /* of an entry, beside its result */
-#define TURN_MOST    (64u << 20) /* of entries, in one turn */
-#define RESULTS_MOST (8u << 20)  /* that one request gets back: an answer is one frame */
-#define SWEEP_PARTS  600         /* of all rows, in one turn of the keeper */
-#define SWEEP_MOST   65536
-#define SWEEP_VISIT  4096
+#define TOPIC         BYTES(LEDGER_TOPIC)
+#define RECORD_MOST   (1u << 20)  /* bytes of entries in one record … */
+#define RECORD_MORE   (32u << 10) /* … or those of a message and this, if that is less */
+#define RECORD_AROUND 512         /* of a record, beside its entries */
+#define ENTRY_MORE    2048        /* of an entry, beside its result */
+#define TURN_MOST     (64u << 20) /* of entries, in one turn */
+#define RESULTS_MOST  (8u << 20)  /* that one request gets back: an answer is one frame */
+#define SWEEP_PARTS   600         /* of all rows, in one turn of the keeper */
+#define SWEEP_MOST    65536
+#define SWEEP_VISIT   4096
 
 /* ---- opening ---- */
 
@@ -150,9 +151,13 @@ static enum err record_begin(struct ledger_desk *d)
     return OK;
 }
 
+/* A message may be longer than the log takes: its files are small, or maxMessageSize was raised
+ * while the broker runs. */
 static size_t record_most(const struct broker *b)
 {
     size_t most = (size_t)b->set.max_message_size + RECORD_MORE;
+    size_t fits = (size_t)store_biggest(b->store) - RECORD_AROUND;
+    most = most < fits ? most : fits;
     return most < RECORD_MOST ? most : RECORD_MOST;
 }
 
@@ -201,7 +206,8 @@ static enum err op_run(struct broker *b, struct ledger_desk *d, struct ledger_as
     if (ENTRIES_HEAD + op->result.len + ENTRY_MORE > record_most(b)) {
         op->outcome = OUT_FAILED;
         (void)fault_set(&op->why, ERR_TOO_BIG,
-                        "a result of %zu bytes is too big for this broker (maxMessageSize)",
+                        "a result of %zu bytes is too big for this broker (maxMessageSize, "
+                        "mappedFileSizeCommitLog)",
                         op->result.len);
         return OK;
     }

@@ -331,10 +331,7 @@ static struct record record_of(const struct draft *d)
 static size_t unit_measure(const struct store *store, const struct draft *drafts, size_t n,
                            struct stored *out, uint64_t *size)
 {
-    uint64_t limit = store->log.file_size - RECORD_BLANK_SIZE;
-    if (limit > store->options.max_record_size)
-        limit = store->options.max_record_size;
-
+    uint64_t limit = store_biggest(store);
     size_t count = 0;
     uint64_t total = 0;
     bool fits = true;
@@ -354,6 +351,12 @@ static size_t unit_measure(const struct store *store, const struct draft *drafts
     }
     *size = fits ? total : 0;
     return count;
+}
+
+uint64_t store_biggest(const struct store *store)
+{
+    uint64_t limit = store->log.file_size - RECORD_BLANK_SIZE;
+    return limit < store->options.max_record_size ? limit : store->options.max_record_size;
 }
 
 bool store_fits(const struct store *store, const struct draft *draft)

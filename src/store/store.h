@@ -155,6 +155,7 @@ must_check enum err store_append(struct store *store, const struct draft *drafts
 
 /* Whether its record is small enough to be appended. */
 bool store_fits(const struct store *store, const struct draft *draft);
+uint64_t store_biggest(const struct store *store); /* bytes that a record may have */
 
 uint64_t store_confirmed(struct store *store);
 uint64_t store_flushed(struct store *store); /* what a power loss cannot take any more */

@@ -275,6 +275,29 @@ def _():
             tap.equal({(o.outcome, o.result) for o in got}, {(l.DONE, b"r" * 4096)}, "after a crash")
 
 
+@tap.test("a broker of small log files keeps what fits into one, refuses by name what does not, and goes on")
+def _():
+    with daemons.Daemon(settings={"mappedFileSizeCommitLog": 65536}) as d:
+        tap.watch(d)
+        with claimer(1, daemon=d) as a:
+            said(a.claim("step"), l.OK, "claim")
+            for size, wanted in ((65536, l.FAILED), (60000, l.OK)):
+                names = ["%d-%d" % (size, i) for i in range(20)]
+                got = a.ask(*[a.op(l.STEP_PUT, "step", token=a.held, step=name, result=b"x" * size) for name in names])
+                tap.equal([o.outcome for o in got], [wanted] * 20, "steps of %d bytes" % size)
+            tap.check("mappedFileSizeCommitLog" in a.run(l.STEP_PUT, "step", token=a.held, step="s", result=b"x" * 65536).why, "by name")
+            tokens = {"small-%d" % i: a.token() for i in range(256)}
+            a.ask(*[a.op(l.CLAIM, key, token=token) for key, token in tokens.items()])
+            got = a.ask(*[a.op(l.FINISH, key, token=token, result=b"r" * 4096) for key, token in tokens.items()])
+            tap.equal({o.outcome for o in got}, {l.OK}, "ends")
+        d.restart(hard=True)
+        with claimer(2, daemon=d) as a:
+            got = a.ask(*[a.op(l.CLAIM, key, token=a.token()) for key in tokens])
+            tap.equal({(o.outcome, o.result) for o in got}, {(l.DONE, b"r" * 4096)}, "after a crash")
+            tap.equal(len(a.run(l.STEP_GET, "step", step="60000-19").result), 60000, "a step")
+        tap.unwatch(d)
+
+
 @tap.test("requests sent one after the other without waiting are answered in order")
 def _():
     with claimer(1) as a:
