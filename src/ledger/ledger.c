@@ -164,6 +164,11 @@ static struct ledger_steps *steps_detach(struct ledger *l, struct row *row)
     return steps;
 }
 
+void ledger_steps_drop(struct ledger *l, struct row *row)
+{
+    steps_free(steps_detach(l, row));
+}
+
 static void steps_attach(struct ledger *l, struct ledger_steps *steps)
 {
     enum err err = map_put(&l->steps, bytes_of(steps->id, ROWS_ID_SIZE), steps);
@@ -223,7 +228,7 @@ static void rows_look(struct ledger *l, int64_t now_ms, uint32_t n)
         struct row *row = rows_at(&l->shard[l->hand_shard], l->hand_row++);
         if (!row_is_over(row, now_ms))
             continue;
-        steps_free(steps_detach(l, row));
+        ledger_steps_drop(l, row);
         row_drop(l, row);
         l->counted.swept++;
     }
@@ -714,7 +719,7 @@ static enum err step_load(struct ledger *l, struct row *row, const struct ledger
 {
     const struct ledger_steps *steps = map_get(&l->steps, bytes_of(e->id, ROWS_ID_SIZE));
     struct ledger_step *step = step_find(steps, e->step);
-    if (!row || step)
+    if (!row || step || e->fence < row->fence) /* the snapshot is ahead: it has it, or it is over */
         return OK;
     if (steps && steps->n == LEDGER_STEPS_MAX)
         return ERR_MALFORMED;
@@ -732,7 +737,7 @@ enum err ledger_load(struct ledger *l, const struct ledger_entry *e, int64_t pos
         return step_load(l, row, e, position);
     bool anew = e->event == EVENT_CLAIMED && row && row_is_over(row, e->at_ms);
     if (row && (e->state == ONCE_ABSENT || e->state == ONCE_CONSUMED || anew))
-        steps_free(steps_detach(l, row));
+        ledger_steps_drop(l, row);
     if (e->state == ONCE_ABSENT) {
         if (row)
             row_drop(l, row);

@@ -65,5 +65,6 @@ struct ledger {
 struct row *ledger_row_need(struct ledger *l, const uint8_t *id);
 must_check enum err ledger_step_add(struct ledger *l, struct row *row, struct bytes name,
                                     uint64_t where, struct ledger_step **out);
+void ledger_steps_drop(struct ledger *l, struct row *row);
 
 #endif

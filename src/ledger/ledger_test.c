@@ -7,6 +7,7 @@
 #include "ledger/snapshot.h"
 #include "once.h"
 #include "once/decide.h"
+#include "once/rows.h"
 
 #include <stdlib.h>
 
@@ -534,6 +535,128 @@ static void entries_that_cannot_be_count_for_nothing(void **state)
     ledger_close(l);
 }
 
+/* What is in it now, behind what `out` has. */
+static bool copy_some(const struct ledger *l, struct ledger_cursor *cursor, uint32_t rows,
+                      struct snapshot_counts *counts, struct buf *out)
+{
+    struct ledger_part part;
+    ledger_part_init(&part);
+    bool more = ledger_copy(l, cursor, rows, &part);
+    counts->rows += part.n_rows;
+    counts->steps += part.n_steps;
+    assert_int_equal(ledger_part_write(&part, out), OK);
+    ledger_part_clear(&part);
+    return more;
+}
+
+static struct ledger *load(struct buf *saved, const struct snapshot_counts *counts)
+{
+    struct world w = {.saved = *saved, .now_ms = START, .seed = 1};
+    snapshot_end_write(&w.saved, counts->rows, counts->steps);
+    ledger_make(&w);
+    snapshot_load(&w);
+    buf_clear(&w.saved);
+    return w.ledger;
+}
+
+static enum op_outcome step_of(struct ledger *l, int key, const char *step)
+{
+    struct op op = op_of(OP_STEP_GET, key, 5);
+    op.step = bytes_str(step);
+    return run(l, op).outcome;
+}
+
+static struct ledger_entry change(struct ledger *l, struct op op)
+{
+    struct ledger_where where;
+    struct ledger_entry entry;
+    assert_true(ledger_run(l, BYTES("g"), 0, &op, &where, &entry));
+    assert_int_equal(op.outcome, OUT_OK);
+    return entry;
+}
+
+/* A claim with a step ends for good and nobody says so; the next one begins without. The snapshot
+ * is begun before the step and has the second claim: it is read, then the log from its beginning.
+ */
+static void a_step_of_an_earlier_life_does_not_come_back(void **state)
+{
+    (void)state;
+    struct world w = {.now_ms = START, .seed = 1};
+    int64_t positions[1] = {77};
+    struct op early = op_of(OP_STEP_PUT, 1, 5), late = op_of(OP_STEP_PUT, 1, 6);
+    early.step = BYTES("early");
+    late.step = BYTES("late");
+    struct ledger_entry log[3];
+    ledger_make(&w);
+    ledger_begin(w.ledger, START);
+    (void)change(w.ledger, op_of(OP_CLAIM, 1, 5));
+    log[0] = change(w.ledger, early);
+    ledger_keep(w.ledger, positions);
+    ledger_begin(w.ledger, START + 600000);
+    log[1] = change(w.ledger, op_of(OP_CLAIM, 1, 6));
+    assert_int_equal(step_of(w.ledger, 1, "early"), OUT_ABSENT);
+    ledger_keep(w.ledger, positions);
+    struct snapshot_counts counts = {0};
+    struct ledger_cursor cursor = {0};
+    struct buf saved = buf_upto(1 << 20);
+    while (copy_some(w.ledger, &cursor, 1000, &counts, &saved))
+        ;
+    ledger_begin(w.ledger, START + 600000);
+    log[2] = change(w.ledger, late);
+    ledger_keep(w.ledger, positions);
+    struct ledger *again = load(&saved, &counts);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(ledger_load(again, &log[i], 77), OK);
+    ledger_begin(again, START + 600000);
+    assert_int_equal(step_of(again, 1, "early"), OUT_ABSENT);
+    assert_int_equal(step_of(again, 1, "late"), OUT_OK);
+    ledger_close(again);
+    ledger_close(w.ledger);
+}
+
+/* A key is copied, swept, and comes again behind where the copying is, since another one has taken
+ * its place. */
+static void of_a_row_that_was_copied_twice_the_last_copy_counts(void **state)
+{
+    (void)state;
+    struct world w = {.now_ms = START, .seed = 1};
+    int64_t positions[1] = {77};
+    struct op first = op_of(OP_STEP_PUT, 1, 5), second = op_of(OP_STEP_PUT, 1, 6);
+    first.step = BYTES("first");
+    second.step = BYTES("second");
+    int other = 2;
+    while (rows_shard(op_of(OP_CLAIM, other, 5).id) != rows_shard(first.id))
+        other++;
+    struct snapshot_counts counts = {0};
+    struct ledger_cursor cursor = {0};
+    struct buf saved = buf_upto(1 << 20);
+    ledger_make(&w);
+    ledger_begin(w.ledger, START);
+    (void)change(w.ledger, op_of(OP_CLAIM, 1, 5));
+    (void)change(w.ledger, first);
+    ledger_keep(w.ledger, positions);
+    assert_true(copy_some(w.ledger, &cursor, 1, &counts, &saved));
+    ledger_sweep(w.ledger, START + 600000, 1000);
+    ledger_begin(w.ledger, START + 600000);
+    (void)change(w.ledger, op_of(OP_CLAIM, other, 5));
+    (void)change(w.ledger, op_of(OP_CLAIM, 1, 6));
+    (void)change(w.ledger, second);
+    ledger_keep(w.ledger, positions);
+    while (copy_some(w.ledger, &cursor, 1000, &counts, &saved))
+        ;
+    assert_int_equal(counts.rows, 2); /* both of the same key */
+    struct ledger *again = load(&saved, &counts);
+    struct ledger_numbers now;
+    ledger_numbers(again, &now);
+    assert_int_equal(now.keys, 1);
+    assert_int_equal(now.steps, 1);
+    ledger_begin(again, START + 600000);
+    assert_int_equal(step_of(again, 1, "first"), OUT_ABSENT);
+    assert_int_equal(step_of(again, 1, "second"), OUT_OK);
+    ledger_close(again);
+    ledger_close(w.ledger);
+}
+
 /* Else each would be looked for behind all others: minutes instead of a moment. */
 static void ids_that_were_chosen_to_collide_do_not(void **state)
 {
@@ -559,6 +682,8 @@ int main(void)
         cmocka_unit_test(a_full_one_refuses_new_keys_until_some_are_over),
         cmocka_unit_test(a_damaged_snapshot_is_told_at_every_byte),
         cmocka_unit_test(entries_that_cannot_be_count_for_nothing),
+        cmocka_unit_test(a_step_of_an_earlier_life_does_not_come_back),
+        cmocka_unit_test(of_a_row_that_was_copied_twice_the_last_copy_counts),
         cmocka_unit_test(ids_that_were_chosen_to_collide_do_not),
     };
     return cmocka_run_group_tests_name("ledger/ledger", tests, NULL, NULL);

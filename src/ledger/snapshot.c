@@ -202,6 +202,9 @@ static enum err row_load(struct ledger *l, struct rd *r)
     struct row *row = ledger_row_need(l, id.at);
     if (!row)
         return ERR_NO_MEMORY;
+    /* One that was swept and came again meanwhile stands here twice. The later copy counts, with
+     * the steps behind it alone: nothing in the log says that those of the first are over. */
+    ledger_steps_drop(l, row);
     row->token = token;
     row->fence = fence;
     row->until_ms = until_ms;
