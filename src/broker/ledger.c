@@ -369,9 +369,9 @@ static enum err result_fetch(struct broker *b, const struct want *want, int64_t 
     return err;
 }
 
-/* No key held: a page of the log may have to be read. What is done stays done without its result
- * when the log has it no more; a step without its value would be taken for one that gave nothing.
- */
+/* No key held: a page of the log may have to be read. What is done stays done, without its result
+ * when that is not to be had: whoever is told that the claim failed would come again and again for
+ * what is over. A step without its value would be taken for one that gave nothing, and fails. */
 static void results_fetch(struct broker *b, const struct ledger_desk *d)
 {
     for (size_t i = 0; i < d->n_wants; i++) {
@@ -380,9 +380,9 @@ static void results_fetch(struct broker *b, const struct ledger_desk *d)
         int64_t position =
             at & LEDGER_PENDING ? d->positions[at & ~LEDGER_PENDING] : (int64_t)(at - 1);
         enum err err = result_fetch(b, want, position);
-        bool gone = err == ERR_NOT_FOUND || err == ERR_DAMAGED;
-        if (!err || (gone && want->op->kind != OP_STEP_GET))
+        if (!err || want->op->kind != OP_STEP_GET)
             continue;
+        bool gone = err == ERR_NOT_FOUND || err == ERR_DAMAGED;
         want->op->outcome = OUT_FAILED;
         (void)fault_set(&want->op->why, err, "its result %s: %s",
                         gone                 ? "is no longer in the log (fileReservedTime)"

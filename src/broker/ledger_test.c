@@ -141,6 +141,38 @@ static void what_the_log_refuses_has_not_happened(void **state)
     fault_over(rig, fault);
 }
 
+/* The request has no memory for results, which is one of the reasons why none can be had. */
+static void what_is_done_stays_done_without_its_result(void **state)
+{
+    struct rig *rig = *state;
+    struct asker a;
+    static const char text[4096] = "as long as a result may be";
+    asker_open(&a, rig);
+    struct op finish = op_of(OP_FINISH, "done", 5), claim = op_of(OP_CLAIM, "done", 7);
+    finish.result = bytes_of(text, sizeof text);
+    finish.fingerprint = claim.fingerprint = 3;
+    assert_int_equal(outcome(&a, OP_CLAIM, "done", 5), OUT_OK);
+    assert_int_equal(ask(&a, &finish), OK);
+    struct op put = op_of(OP_STEP_PUT, "steps", 5), get = op_of(OP_STEP_GET, "steps", 5);
+    put.step = get.step = BYTES("s");
+    put.result = bytes_of(text, sizeof text);
+    assert_int_equal(outcome(&a, OP_CLAIM, "steps", 5), OUT_OK);
+    assert_int_equal(ask(&a, &put), OK);
+    arena_clear(&a.arena);
+    arena_init(&a.arena, 64);
+    assert_int_equal(ask(&a, &claim), OK);
+    assert_int_equal(claim.outcome, OUT_DONE);
+    assert_int_equal(claim.result.len, 0);
+    assert_true(claim.left_ms > 0);
+    assert_int_equal(ask(&a, &get), OK);
+    assert_int_equal(get.outcome, OUT_FAILED);
+    arena_clear(&a.arena);
+    arena_init(&a.arena, 1 << 20);
+    assert_int_equal(ask(&a, &claim), OK);
+    assert_bytes_equal(claim.result, bytes_of(text, sizeof text));
+    asker_close(&a);
+}
+
 static void unused_it_leaves_nothing(void **state)
 {
     struct rig *rig = *state;
@@ -367,6 +399,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         rig_test(what_the_log_refuses_has_not_happened),
+        rig_test(what_is_done_stays_done_without_its_result),
         rig_test(unused_it_leaves_nothing),
         rig_test(a_start_reads_the_snapshot_and_what_is_behind_it),
         rig_test(a_snapshot_is_made_before_the_log_is_deleted),
