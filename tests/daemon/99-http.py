@@ -138,6 +138,10 @@ def _():
             (400, "GET", "/once/billing/a%00b", None, None),
             (400, "GET", "/once/billing/a%zz", None, None),
             (400, "GET", "/once/billing/a%2", None, None),
+            (400, "GET", "/once/billing/a?", None, None),
+            (400, "PUT", "/once/billing/key?/claim", {}, None),
+            (400, "PUT", "/once/billing/key/claim?expiry_ms=1000", {}, None),
+            (400, "POST", "/once/billing?wait", {"operations": [{"do": "claim", "key": "key"}]}, None),
             (413, "GET", "/once/billing/" + big, None, None),
             (413, "GET", "/once/%s/key" % ("s" * 300), None, None),
             (400, "PUT", "/once/billing/key/claim", None, "{"),
@@ -178,6 +182,17 @@ def _():
             except OSError:
                 pass  # it has hung up on us
     tap.equal(claimed("after-all-that")["outcome"], "claimed")
+
+
+@tap.test("a path that is cut by a zero byte or a ? is refused, and not taken for a shorter key")
+def _():
+    for cut in (b"\0", b"?", b"?x", b"?x=1", b"\0?", b"?\0"):
+        with socket.create_connection(r.split_address(daemon.http), timeout=10) as raw:
+            raw.sendall(b"DELETE /once/billing/short" + cut + b"er HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            tap.equal(raw.makefile("rb").readline().split()[1], b"400", repr(cut))
+    claimed("short%3Fer")
+    tap.equal(ask("GET", "/once/billing/short")[0], 404, "another key")
+    tap.equal(ask("GET", "/once/billing/short%3fer")[0], 200, "the same")
 
 
 @tap.test("what was told is so after kill -9, with SYNC_FLUSH too; and a stop answers what waits")

@@ -188,7 +188,18 @@ static void ledger_ask(struct exchange *x, struct asked *asked)
     answer_when(x, told.end);
 }
 
-static void exchange_run(struct exchange *x, const char *url, const char *method)
+/* What stands behind a ? or a raw zero byte is not in `url`: it would be another key. Of zero bytes
+ * libmicrohttpd tells nothing, but it reads the line where it stands: the version begins behind the
+ * end of a path that is whole. */
+static bool path_is_cut(struct MHD_Connection *conn, const char *url, const char *version)
+{
+    size_t whole = strlen(url) + 1, gap = (uintptr_t)version - (uintptr_t)url;
+    return (gap > whole && gap < HEADERS_MOST) ||
+           MHD_get_connection_values(conn, MHD_GET_ARGUMENT_KIND, NULL, NULL) > 0;
+}
+
+static void exchange_run(struct exchange *x, const char *url, const char *method,
+                         const char *version)
 {
     struct path path;
     struct asked asked;
@@ -196,6 +207,11 @@ static void exchange_run(struct exchange *x, const char *url, const char *method
     x->stage = STAGE_ANSWERS;
     if (x->too_big || x->body.err) {
         refuse(x, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
+        return;
+    }
+    if (path_is_cut(x->conn, url, version)) {
+        refuse(x, MHD_HTTP_BAD_REQUEST,
+               "the path has a ? or a zero byte: a ? of a key is %3F, and there are no parameters");
         return;
     }
     enum err err = path_read(url, &x->arena, &path);
@@ -234,7 +250,6 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *conn, const
                                   const char *method, const char *version, const char *piece,
                                   size_t *piece_size, void **state)
 {
-    (void)version;
     struct exchange *x = *state;
     if (!x) {
         x = exchange_make(user, conn);
@@ -249,7 +264,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *conn, const
         return MHD_YES;
     }
     if (x->stage == STAGE_READS)
-        exchange_run(x, url, method);
+        exchange_run(x, url, method, version);
     else
         x->stage = STAGE_ANSWERS; /* the wait is over */
     return x->stage == STAGE_ANSWERS ? answer_send(x) : MHD_YES;
