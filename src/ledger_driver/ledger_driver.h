@@ -82,8 +82,9 @@ struct store {
 /* ---- presence.c ---- */
 
 must_check enum err presence_open(struct store *store);
-/* Asks, unless that is under way. It may come to nothing; then it is asked again. */
-void presence_ask(struct store *store);
+/* Asks, unless that is under way. It may come to nothing; then it is asked again. ERR_NO_MEMORY: it
+ * was not even asked. */
+must_check enum err presence_ask(struct store *store);
 void presence_stop(struct store *store); /* nothing is asked afterwards; before the client closes */
 void presence_clear(struct store *store); /* once the client is closed */
 

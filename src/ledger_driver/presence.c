@@ -2,7 +2,7 @@
  *
  * There is no thread: when the request has ended, the client's own callback asks again, at once
  * after an answer and the first time that it fails, then with a pause. A connect asks as well, so
- * that the operations behind it come after it.
+ * that the operations behind it come after it; where it cannot, there is no connection.
  */
 #include "ledger_driver/ledger_driver.h"
 
@@ -48,7 +48,7 @@ static void rest(struct store *store, int ms)
         ;
 }
 
-static void ask(struct store *store);
+static bool ask(struct store *store);
 
 /* The first failure is a connection that was lost; then the broker is gone. */
 static int next_pause(int before_ms)
@@ -72,16 +72,19 @@ static void ended(void *user, const struct omq_answer *answer, const struct omq_
             rest(store, p->pause_ms);
         p->pause_ms = next_pause(p->pause_ms);
     }
-    ask(store);
+    while (!ask(store)) { /* on a connection that stands nobody else would */
+        p->pause_ms = next_pause(p->pause_ms);
+        rest(store, p->pause_ms);
+    }
     invariant(pthread_mutex_unlock(&store->key) == 0);
 }
 
-/* Holding the key. */
-static void ask(struct store *store)
+/* Holding the key. False: it should have been asked for, and there is no memory. */
+static bool ask(struct store *store)
 {
     struct presence *p = &store->presence;
     if (p->stop || p->asking || !store->spot.address[0])
-        return;
+        return true;
     char wait[12];
     (void)snprintf(wait, sizeof wait, "%d", HOLD_MS);
     const struct omq_property fields[] = {{"instance", store->instance},
@@ -91,17 +94,20 @@ static void ask(struct store *store)
                                    .request = REQ_ONCE_PRESENT,
                                    .fields = fields,
                                    .n_fields = sizeof fields / sizeof fields[0]};
-    p->asking =
-        omq_call_async(store->client, &q, HOLD_MS + ANSWER_MS, ended, store, NULL) == OMQ_OK;
+    int code = omq_call_async(store->client, &q, HOLD_MS + ANSWER_MS, ended, store, NULL);
+    p->asking = code == OMQ_OK;
+    p->stop = code == OMQ_CLOSED;
+    return p->asking || p->stop;
 }
 
-void presence_ask(struct store *store)
+enum err presence_ask(struct store *store)
 {
     invariant(pthread_mutex_lock(&store->key) == 0);
-    ask(store);
+    bool good = ask(store);
     if (store->presence.asking)
         (void)pthread_cond_broadcast(&store->presence.news); /* nobody else has to */
     invariant(pthread_mutex_unlock(&store->key) == 0);
+    return good ? OK : ERR_NO_MEMORY;
 }
 
 void presence_stop(struct store *store)

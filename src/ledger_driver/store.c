@@ -253,8 +253,8 @@ static enum err broker_connect(struct store *store, struct conn **out, struct fa
         enter(store);
         store->spot = conn->spot;
         leave(store);
-        presence_ask(store); /* ahead of all operations */
-        err = hello(conn, false, why);
+        err = presence_ask(store); /* ahead of all operations */
+        err = err ? fault_set(why, err, "%s", err_text(err)) : hello(conn, false, why);
     }
     if (err) {
         broker_disconnect(conn);
