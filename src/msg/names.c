@@ -52,7 +52,7 @@ static const struct system_topic system_topics[] = {
     {"SELF_TEST_TOPIC", true},
     {"OFFSET_MOVED_EVENT", true},
     {"rmq_sys_ONCE_LEDGER", true}, /* our own: src/ledger */
-    /* Apache's broker takes sends to it, and with them any REAL_TOPIC. No client has a reason to:
+    /* A record that was sent there could name any REAL_TOPIC. No client has a reason to:
      * a message gets there by its timer, a recall by RECALL_MESSAGE. */
     {"rmq_sys_wheel_timer", true},
     {"TBW102", false},
