@@ -198,17 +198,16 @@ static void tables_of_before_are_refused_and_can_be_brought_up(void **state)
         "DROP TABLE {claims}",
         "CREATE TABLE {claims} (id BINARY(32) NOT NULL PRIMARY KEY, name VARCHAR(255) CHARACTER SET"
         " ascii COLLATE ascii_bin NOT NULL, state BIGINT NOT NULL, token BIGINT NOT NULL, fence"
-        " BIGINT NOT NULL, until_ms BIGINT NOT NULL, keep_ms BIGINT NOT NULL, fingerprint BIGINT "
-        "NOT"
-        " NULL, KEY {keep} (keep_ms)) ENGINE = InnoDB",
+        " BIGINT NOT NULL, until_ms BIGINT NOT NULL, keep_ms BIGINT NOT NULL, fingerprint BIGINT"
+        " NOT NULL, KEY {keep} (keep_ms)) ENGINE = InnoDB",
         "INSERT INTO {claims} VALUES (REPEAT('x', 32), 'x', 2, 1, 1, 1, 1, 1)",
     };
     static const char *const after[] = {
         "ALTER TABLE {birth} ADD UNIQUE (number)",
         "ALTER TABLE {claims} ADD COLUMN birth BIGINT NOT NULL, DROP KEY {keep}",
         "UPDATE {claims} SET birth = (SELECT number FROM {birth} WHERE one = 1)",
-        "ALTER TABLE {claims} ADD KEY {keep} (birth, keep_ms), ADD FOREIGN KEY (birth) REFERENCES"
-        " {birth} (number)",
+        "ALTER TABLE {claims} ADD KEY {keep} (birth, keep_ms)",
+        "ALTER TABLE {claims} ADD FOREIGN KEY (birth) REFERENCES {birth} (number)",
     };
     struct rig rig;
     struct store *refused;
