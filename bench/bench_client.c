@@ -1,10 +1,11 @@
-/* bench_client - what a producer of liboncemq costs; bench/client.py compares it with others.
+/* bench_client - what liboncemq costs; bench/client.py compares it with others.
  *
  *     bench_client async names topic count flight    1 KiB each, `flight` of them under way
  *     bench_client sync names topic count broker     one after the other, and the same on a bare
  *                                                    socket to that address, in turns
  *     bench_client threads names topic count n       one after the other in each of n threads
  *     bench_client first names topic                 from main() to the first receipt
+ *     bench_client consume names topic count group   so many of its messages to a push consumer
  *
  * Prints one line of JSON. Linked with the shared library, as an application would be. */
 #include "remoting/codes.h"
@@ -251,11 +252,52 @@ static void threads(long count, size_t n)
     (void)printf("{\"per_second\":%.0f,\"per_core\":%.0f}\n", sends / wall, sends / cpu);
 }
 
+static atomic_long handled;
+
+static int handle(void *user, const struct omq_delivery *const *messages, size_t n, size_t *done)
+{
+    (void)user, (void)messages, (void)done;
+    atomic_fetch_add(&handled, (long)n);
+    for (size_t i = 0; i < n; i++)
+        (void)sem_post(&room);
+    return OMQ_DONE;
+}
+
+/* As it comes, with its 20 threads. */
+static void consume(const char *names, const char *topic, long count, const char *group)
+{
+    struct omq_error why;
+    struct omq_consumer *consumer;
+    struct omq_subscription what = {.topic = topic};
+    (void)sem_init(&room, 0, 0);
+    if (omq_client_open(&(struct omq_client_options){.names = names}, &client, &why) ||
+        omq_consumer_open(client,
+                          &(struct omq_consumer_options){.group = group,
+                                                         .subscriptions = &what,
+                                                         .n_subscriptions = 1,
+                                                         .start = OMQ_FROM_FIRST,
+                                                         .handle = handle},
+                          &consumer, &why))
+        fail(why.text);
+    for (long i = 0; i < count; i++)
+        (void)sem_wait(&room);
+    long resident, own;
+    memory_kb(&resident, &own);
+    (void)printf("{\"handled\":%ld,\"resident_kb\":%ld,\"own_kb\":%ld}\n", atomic_load(&handled),
+                 resident, own);
+    omq_consumer_close(consumer);
+    omq_client_close(client);
+}
+
 int main(int argc, char **argv)
 {
     double begin = now_s();
+    if (argc > 5 && strcmp(argv[1], "consume") == 0) {
+        consume(argv[2], argv[3], strtol(argv[4], NULL, 10), argv[5]);
+        return 0;
+    }
     if (argc < 4)
-        fail("bench_client async|sync|threads|first names topic …");
+        fail("bench_client async|sync|threads|first|consume names topic …");
     open_all(argv[2], argv[3]);
     double first_ms = (now_s() - begin) * 1e3;
     if (strcmp(argv[1], "async") == 0 && argc > 5)

@@ -23,7 +23,7 @@ from harness import apache, daemon as daemons, process, puppet  # noqa: E402
 PROGRAM = os.environ.get("BENCH_CLIENT") or sys.exit("set BENCH_CLIENT to the path of bench_client")
 COUNT, FLIGHT, SYNC = 200000, 1024, 20000
 JAVA_ROUNDS, GO_ROUNDS, OUR_ROUNDS = 6, 2, 3
-JAVA_TIMES, GO_TIMES, SYNC_US, RESIDENT_KB, FIRST_MS = 3.0, 2.0, 30.0, 5000, 20.0
+JAVA_TIMES, GO_TIMES, SYNC_US, RESIDENT_KB, CONSUMER_KB, FIRST_MS = 3.0, 2.0, 30.0, 5000, 12000, 20.0
 
 
 def ours(*args):
@@ -78,6 +78,9 @@ def main():
                 % (sync["median_us"], more, SYNC_US))
         verdict(sync["resident_kb"] < RESIDENT_KB, "resident: %.1f MB, %.1f of it its own (below %g)"
                 % (sync["resident_kb"] / 1000, sync["own_kb"] / 1000, RESIDENT_KB / 1000))
+        consumer = ours("consume", daemon.names, "Bench", SYNC, "bench_consumers")
+        verdict(consumer["resident_kb"] < CONSUMER_KB, "a push consumer with 20 threads, resident: %.1f MB, %.1f of it its own (below %g)"
+                % (consumer["resident_kb"] / 1000, consumer["own_kb"] / 1000, CONSUMER_KB / 1000))
         rounds = our_rounds(daemon.names)
         java, go = java_best(daemon.names), go_best(daemon.names)
         rounds += our_rounds(daemon.names)
