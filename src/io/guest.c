@@ -110,6 +110,7 @@ static bool guest_came_in(struct loop *loop)
     }
     loop_inside = loop;
     loop->guests++;
+    uv_update_time(&loop->uv); /* it knows the time of its last turn, and dials count from that */
     return true;
 }
 
@@ -173,6 +174,7 @@ bool conn_await(struct conn *conn, uint64_t timeout_ns)
     bool soon = looks && look(&input);
     bool some = soon || ppoll(&input, 1, &wait, NULL) > 0;
     come_in(loop);
+    uv_update_time(&loop->uv);
     if (!lent)
         return false;
     lent->tired = soon ? 0 : looks ? TIRED : lent->tired - 1;
