@@ -211,6 +211,7 @@ struct lane {
     bool started;        /* `next` is known … */
     bool begun;          /* … or was, before the lock was lost */
     int64_t pull_broker; /* which replica to pull from */
+    unsigned moves;      /* how often it was set elsewhere: what was told before is then no news */
     uint64_t pulled_ns;
     bool pull_tells;                           /* the last pull said how far it had come */
     int64_t pulled_ms, consumed_ms, locked_ms; /* for operators */
@@ -220,6 +221,7 @@ struct lane {
     bool telling; /* … and has not answered yet */
 
     bool locked; /* ordered: the broker gives this queue to nobody else */
+    unsigned before_moves;
     uint64_t locked_ns;
     bool wanted; /* while rebalancing */
 
@@ -244,7 +246,9 @@ void lane_reset(struct lane *lane, int64_t offset); /* the same, whatever it is 
 void held_add(struct lane *lane, struct held *held);
 void lane_go(struct lane *lane);              /* something has changed: pull, or give away */
 int64_t lane_offset(const struct lane *lane); /* what is done up to; -1: nothing is known */
-void lane_emptier(struct lane *lane);         /* something was let go: if it was full, it pulls */
+/* The broker has answered that it has stored `offset`, which it was told after so many moves. */
+void lane_answered(struct lane *lane, int64_t offset, unsigned moves);
+void lane_emptier(struct lane *lane); /* something was let go: if it was full, it pulls */
 void lane_rest(struct lane *lane, uint64_t ms);
 void lane_wake(struct lane *lane, uint64_t at_ns); /* gives away again then, at the latest */
 void lane_let_go(struct lane *lane); /* frees it if it was dropped and nobody needs it */

@@ -141,7 +141,7 @@ static void told_last(struct call *call, const struct answer *answer)
     struct lane *lane = list_entry(call, struct lane, before);
     lane->telling = false;
     if (!answer->err && answer->head->code == RES_SUCCESS)
-        lane->told = lane->sure = lane->before_offset;
+        lane_answered(lane, lane->before_offset, lane->before_moves);
     struct omq_consumer *consumer = lane->consumer;
     if (lane->state == LANE_DROPPED) {
         lane_let_go(lane);
@@ -196,6 +196,12 @@ int64_t lane_offset(const struct lane *lane)
     return offset < lane->floor ? offset : lane->floor;
 }
 
+void lane_answered(struct lane *lane, int64_t offset, unsigned moves)
+{
+    if (lane->moves == moves)
+        lane->told = lane->sure = offset;
+}
+
 void lane_rest(struct lane *lane, uint64_t ms)
 {
     lane->state = LANE_RESTING;
@@ -210,6 +216,8 @@ void lane_move(struct lane *lane, int64_t offset)
     held_clear(lane);
     lane->next = lane->seen = offset;
     lane->started = lane->begun = true;
+    lane->told = lane->sure = -1; /* what it may be told next, it may have answered before */
+    lane->moves++;
     offset_tell(lane);
 }
 

@@ -195,6 +195,7 @@ bool offset_tell_first(struct lane *lane, int64_t offset,
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);
     lane->before_offset = offset;
+    lane->before_moves = lane->moves;
     lane->before = (struct call){
         .code = REQ_UPDATE_CONSUMER_OFFSET,
         .put = put_before,
@@ -245,6 +246,7 @@ struct settling {
     struct call call;
     struct lane *lane; /* its own count in lane.out keeps it */
     int64_t offset;
+    unsigned moves;
     void (*over)(void *user, const struct answer *answer);
     void *user;
 };
@@ -261,7 +263,7 @@ static void settled(struct call *call, const struct answer *answer)
     struct lane *lane = s->lane;
     struct omq_consumer *consumer = lane->consumer;
     if (!answer->err && answer->head->code == RES_SUCCESS)
-        lane->told = lane->sure = s->offset;
+        lane_answered(lane, s->offset, s->moves);
     else
         client_log(consumer->client, OMQ_WARN,
                    "the offset of %s:%d of topic %s may not be stored: messages may come again",
@@ -294,6 +296,7 @@ bool offset_settle(struct lane *lane, void (*over)(void *user, const struct answ
                      .done = settled},
             .lane = lane,
             .offset = offset,
+            .moves = lane->moves,
             .over = over,
             .user = user,
         };

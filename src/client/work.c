@@ -60,7 +60,7 @@ static void told_before(struct call *call, const struct answer *answer)
         return;
     }
     if (!answer->err && answer->head->code == RES_SUCCESS) { /* else the next tick tries again */
-        lane->told = lane->sure = lane->before_offset;
+        lane_answered(lane, lane->before_offset, lane->before_moves);
         lane_give(lane);
     }
     consumer_calm(lane->consumer);

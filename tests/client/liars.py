@@ -15,7 +15,7 @@ import zlib
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from client.stub import (ACK, BACK, CHANGE, HEART, LOCK, MEMBERS, MOVED, NOT_FOUND, POP, PULL, QUERY, RETRY,  # noqa: E402
-                         Scene, found, nothing, record, then, together)
+                         UPDATE, Scene, found, nothing, record, then, together)
 from harness import fake, process, remoting, tap  # noqa: E402
 from harness.fake import reply  # noqa: E402
 
@@ -90,6 +90,34 @@ def _():
         scene.wait("a", "b")
         offsets = [int(each.ext["queueOffset"]) for each in scene.broker.of(PULL) if each.ext["topic"] == "T"]
         tap.equal(offsets[:4], [0, 500, 501, 3], "offsets of the pulls")
+
+
+@tap.test("a reader that goes back while a commit is under way commits again what it reads again")
+def _():
+    commits = []
+
+    def pull(request, _):
+        mine = request.ext["consumerGroup"] == "r" and request.ext["queueOffset"] == "0"
+        return found(record(0, b"a"), next_=1) if mine else None
+
+    def other(request):
+        if request.code != UPDATE or request.ext["consumerGroup"] != "r":
+            return fake
+        commits.append(request)
+        return reply() if len(commits) > 1 else None
+    with Scene(pull, other) as scene:
+        queue = {"topic": "T", "broker": "a", "id": 0}
+        scene.puppet.call("reader", name="r", group="r", from_="first", commit_every_ms=-1, client_timeout_ms=20000)
+        scene.puppet.call("assign", name="r", queues=[queue])
+        scene.puppet.call("read", name="r", wait_ms=20000)
+        commit = scene.puppet.start("commit", name="r")
+        process.wait_until(lambda: commits, 10, "the first commit")
+        scene.puppet.call("seek", name="r", queue=queue, offset=0)
+        scene.broker.answer_late(commits[0], reply())
+        scene.puppet.finish(commit)
+        scene.puppet.call("read", name="r", wait_ms=20000)
+        scene.puppet.call("commit", name="r")
+        tap.equal([each.ext["commitOffset"] for each in commits], ["1", "1"], "commits")
 
 
 @tap.test("the broker is never told more than what is done")

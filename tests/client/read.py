@@ -131,6 +131,20 @@ def _():
     play().stop(r)
 
 
+@tap.test("after going back, a commit stores what was read since, though the same was committed before")
+def _():
+    queue, begin = filled("Back", 6)
+    r, main = reader("back", commit_every_ms=60000), play().main
+    main.call("assign", name=r, queues=[queue])
+    for _ in range(2):
+        tap.equal(read(r, 6), texts(0, 6), "bodies")
+        main.call("commit", name=r)
+        tap.equal(committed(r, queue), begin + 6, "committed")
+        main.call("seek", name=r, queue=queue, offset=begin)
+        process.wait_until(lambda: committed(r, queue) == begin, 10, "it goes back at the broker as well")
+    play().stop(r)
+
+
 @tap.test("what fails comes again to the same reader")
 def _():
     queue, _ = filled("Again", 3)
