@@ -430,10 +430,12 @@ struct omq_consumer_options {
      * remembered by the broker itself, broker:, which must be OnceMQ (an error says so, and then
      * another store has to be named); with transactions and offsets in sqlite:once.db. What is done
      * already is acknowledged; what is being done elsewhere comes again without counting an
-     * attempt. With transactions and offsets the handler gets one message at a time, writes through
-     * messages[0]->run, and `batch` counts as 1. ONCE_OFFSET: what fails is tried again here after
-     * `suspend_ms`, has no `timeout_ms`, and wants `handle`. Goes with neither OMQ_BROADCAST nor
-     * OMQ_BEFORE. */
+     * attempt. Messages that wait are asked for together, 256 at most, if their claims are renewed:
+     * their `run` begins then, `timeout_ms` with the handler. What took less than half a
+     * millisecond may be marked together with the next messages. With transactions and offsets the
+     * handler gets one message at a time, writes through messages[0]->run, and `batch` counts as 1.
+     * ONCE_OFFSET: what fails is tried again here after `suspend_ms`, has no `timeout_ms`, and
+     * wants `handle`. Goes with neither OMQ_BROADCAST nor OMQ_BEFORE. */
     const struct once_options *once;
     void *reserved[7];
 };

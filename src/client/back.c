@@ -44,7 +44,7 @@ void held_wait(struct lane *lane, struct held *held)
 {
     held->taken = false;
     lane->given = NULL; /* whoever gives away next looks at all of them */
-    if (atomic_exchange_explicit(&held->begun_ns, 0, memory_order_relaxed))
+    if (atomic_exchange_explicit(&held->begun_ns, HELD_FREE, memory_order_relaxed) != HELD_FREE)
         count(&lane->consumer->client->stats.waiting, 1);
 }
 
@@ -225,7 +225,7 @@ static void lane_expire(struct lane *lane, uint64_t now, uint64_t patience)
     list_each(k, &lane->held) {
         struct held *held = list_entry(k, struct held, link);
         uint64_t begun = atomic_load_explicit(&held->begun_ns, memory_order_relaxed);
-        if (looks-- == 0 || !held->taken || begun == 0 || now - begun < patience)
+        if (looks-- == 0 || !held->taken || begun <= HELD_WAITS || now - begun < patience)
             break;
         if (held->returning)
             continue;

@@ -264,8 +264,7 @@ void hands_leave(struct hands *hands, unsigned stuck);
  * that have nothing to do. */
 void hands_more(bool (*wanted)(struct task *task, void *user), void *user, size_t most,
                 struct list *out);
-/* In one of its hands: whether others have nothing to do; then one of them could do this. */
-bool hands_idle(void);
+/* In one of its hands: for the next that has nothing to do. */
 void hands_help(struct task *task);
 /* Takes back tasks that nobody has begun, into `out`. Any thread. */
 void hands_recall(struct hands *hands, bool (*wanted)(struct task *task, void *user), void *user,

@@ -410,6 +410,7 @@ static void leave_begin(void *user)
     timer_stop(consumer->expiry_timer); /* locks are kept until the brokers were told */
     timer_start(consumer->close_timer, (uint64_t)consumer->options.close_ms, 0);
     work_recall(consumer, NULL);
+    desk_halt(exact_desk(consumer->exact), true);
     exact_recall(consumer);
     consumer->leaving = &leave->waiter;
     consumer_calm(consumer);
@@ -432,6 +433,7 @@ void consumer_end(struct omq_consumer *consumer)
     struct leave leave = {.consumer = consumer};
     waiter_init(&leave.waiter);
     client_on_loop(client, leave_begin, &leave);
+    desk_empty(exact_desk(consumer->exact), consumer->hands);
     waiter_wait(&leave.waiter);
     room_enter(&consumer->room); /* those that wait for messages have heard it */
     while (consumer->inside > 0)
@@ -468,14 +470,17 @@ static void halt(struct omq_consumer *consumer, bool halted)
 
 static void pause_here(void *user)
 {
-    halt(user, true);
-    work_recall(user, NULL);
+    struct omq_consumer *consumer = user;
+    halt(consumer, true);
+    desk_halt(exact_desk(consumer->exact), true);
+    work_recall(consumer, NULL);
 }
 
 static void resume_here(void *user)
 {
     struct omq_consumer *consumer = user;
     halt(consumer, false);
+    desk_halt(exact_desk(consumer->exact), consumer->closing);
     list_each(k, &consumer->lanes) {
         struct lane *lane = list_entry(k, struct lane, link);
         work_give(lane);

@@ -50,6 +50,9 @@ enum outcome {
     OUTCOME_DEAD,
 };
 
+/* In begun_ns: nobody has it; it is being made ready, or waits on the desk. */
+enum { HELD_FREE, HELD_WAITS };
+
 struct held {
     struct link link; /* in lane.held, by offset */
     struct parcel *parcel;
@@ -62,7 +65,7 @@ struct held {
     bool done;                    /* not in the lane any more; whoever still works on it frees it */
     bool returning;               /* its handler takes too long: the broker is asked to take it */
     bool damaged;                 /* its body is not the one that was stored */
-    _Atomic uint64_t begun_ns;    /* when somebody began to work on it; 0: nobody has */
+    _Atomic uint64_t begun_ns;    /* when its handler began; or HELD_FREE, HELD_WAITS */
     int outcome;                  /* enum outcome: what came of it, when its batch is over */
     bool buried;                  /* a dead letter already; only its place is still to be marked */
     uint64_t rest_ns;             /* nobody gets it before then */
@@ -208,20 +211,20 @@ struct lane {
     int64_t seen;        /* behind the last message that was held */
     int64_t told;        /* what the broker was told last; -1: nothing … */
     int64_t sure;        /* … and what it has answered, or said itself: others may ask it first */
+    unsigned moves;      /* how often it was set elsewhere: what was told before is then no news */
     bool started;        /* `next` is known … */
     bool begun;          /* … or was, before the lock was lost */
     int64_t pull_broker; /* which replica to pull from */
-    unsigned moves;      /* how often it was set elsewhere: what was told before is then no news */
     uint64_t pulled_ns;
     bool pull_tells;                           /* the last pull said how far it had come */
     int64_t pulled_ms, consumed_ms, locked_ms; /* for operators */
 
     struct call before; /* at most once: the broker is told that what was read is done … */
     int64_t before_offset;
+    unsigned before_moves;
     bool telling; /* … and has not answered yet */
 
     bool locked; /* ordered: the broker gives this queue to nobody else */
-    unsigned before_moves;
     uint64_t locked_ns;
     bool wanted; /* while rebalancing */
 
@@ -302,6 +305,12 @@ void batch_judge(struct omq_batch *batch, int result, size_t done);
 /* They are over. Those of them that the loop waits for, as a chain; the others were left, and are
  * freed. */
 must_check struct omq_batch *batches_over(struct omq_batch *const *batches, size_t n);
+/* Sends that chain to the loop; NULL is fine. Its consumer, and the client, may be gone when this
+ * returns, but not earlier. */
+void batches_send(struct omq_batch *first);
+/* Hands, or the application: libonce is told what came of them, and those that it has answered go
+ * back. The others are in front then: how many, and when they are to be told again. */
+must_check size_t batches_tell(struct omq_batch **batches, size_t n, int64_t *wait_ms);
 /* Whether a task is a batch that goes over this desk. */
 bool batch_of_desk(struct task *task, void *desk);
 /* Loop: one message out of turn, which is in no lane; what comes of it is answered. Takes over
@@ -366,12 +375,20 @@ bool exact_by_offset(
     const struct exact *exact); /* places in the database count, not the broker's */
 /* Whether many messages can be asked for at once: transactions are one by one. */
 bool exact_together(const struct exact *exact);
-struct desk *exact_desk(struct exact *exact);
+/* Whether that may be done for messages that run later: their claims are renewed meanwhile. */
+bool exact_ahead(const struct exact *exact);
+struct desk *exact_desk(struct exact *exact); /* NULL: none */
 /* Hands: of those that the application would get, only the ones that may run stay in front. All
  * are of one `exact`. */
 void exact_begin(struct omq_batch *const *batches, size_t n);
-/* Hands: the application is done with them. Sets the outcome of each message. */
-void exact_end(struct omq_batch *const *batches, size_t n);
+bool exact_lost(const struct omq_batch *batch); /* the claim of one of its messages */
+/* Hands: the application is done with them. Sets the outcome of each message, unless the store has
+ * no answer: those batches go behind the others and are to be ended again after `*wait_ms`. How
+ * many have ended. */
+must_check size_t exact_end(struct omq_batch **batches, size_t n, int64_t *wait_ms);
+/* Hands, or who closes: nothing of them runs. Their claims are let go; the messages stay here, and
+ * this was no attempt. */
+void exact_give_up(struct omq_batch **batches, size_t n);
 /* Loop: by_offset: asks the database where to begin, then calls `then` on the loop. It is `offset`
  * if the database knows nothing of the queue; or, by an operator's order, if it is not so far yet:
  * what lies between counts as done. False: no memory. */
@@ -384,16 +401,24 @@ void exact_recall(struct omq_consumer *consumer); /* loop: closing: what was not
 
 struct desk {
     struct room room;
-    struct list admitted, ended; /* struct omq_batch, by link */
-    uint64_t since_ns;           /* when the first of `ended` was laid there */
-    bool helping;                /* `help` waits for a hand, or has one that has not looked yet */
+    struct list admitted, ended, unsure; /* struct omq_batch, by link */
+    uint64_t since_ns;                   /* when the first handler of `ended` began */
+    uint64_t again_ns;                   /* when `unsure` is told again */
+    bool halted;                         /* nothing begins: what was admitted is given up */
+    bool helping; /* `help` waits for a hand, or has one that has not looked yet */
     struct task help;
     struct exact *exact; /* whose it is */
+    struct clock *clock;
 };
-void desk_init(struct desk *desk, struct exact *exact);
+void desk_init(struct desk *desk, struct exact *exact, struct clock *clock);
 void desk_clear(struct desk *desk);
 /* Hands: a batch of a consumer with `exact`, and what else waits. */
 void desk_run(struct omq_batch *batch);
+/* Loop: pausing, closing, going on. A hand that comes by gives up what waits. */
+void desk_halt(struct desk *desk, bool halted);
+/* Closing, any thread but the loop: what lies there is given up or told, though no hand may ever
+ * come by again. */
+void desk_empty(struct desk *desk, struct hands *hands);
 
 /* ---- message trace: consumer_trace.c ---- */
 

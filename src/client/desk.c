@@ -1,32 +1,43 @@
 /* desk.c - exactly once, many batches at a time.
  *
  *     row of the hands ── asked for ──► admitted ── handler ──► ended ── told ──► loop
- *                        many at a time           one by one         many at a time
+ *                        many at a time    │      one by one         many at a time
+ *                                          └─► given up: halted, or the claim was lost
  *
  * libonce asks its store over a network, or waits for a disk: that takes as long for one batch as
  * for ten. So a hand that begins a batch takes along those that wait behind it, unless other hands
  * have nothing to do, asks for all of them, and lays them on the desk. From there they are taken
  * one by one by whoever comes: a handler that does not come back holds up nothing but its own
- * batch. What handlers are done with is laid beside it and told together: when there is nothing
- * left to run, or the first of it has waited for LINGER_NS.
+ * batch. What waits there has a claim, so that is done only where claims are renewed; and whether
+ * it still has it is looked at once more before its handler begins.
+ *
+ * What handlers are done with is laid beside it and told together: when there is nothing left to
+ * run, or LINGER_NS after the first of those handlers has begun. So what took longer than that is
+ * told before the next handler begins, however long that one takes. What the store has no answer
+ * for stays here as unsure, is told again a while later, and keeps nobody waiting but itself.
  *
  * A hand leaves the desk when nothing lies there any more. One that goes into a handler while
- * something does calls for another, if one is idle.
+ * something does calls for another. A consumer that is paused or closed halts its desk: nothing
+ * begins any more, and what was admitted goes back to the loop as if nobody had asked for it.
  */
 #include "client/consumer_int.h"
+
+#include <time.h>
 
 #define TOGETHER  256 /* messages; as many as libonce hands to a store at a time */
 #define LINGER_NS 500000
 
 static void help_run(struct task *task);
 
-void desk_init(struct desk *desk, struct exact *exact)
+void desk_init(struct desk *desk, struct exact *exact, struct clock *clock)
 {
     room_init(&desk->room, "desk", ROOM_LEAF);
     list_init(&desk->admitted);
     list_init(&desk->ended);
+    list_init(&desk->unsure);
     desk->help.run = help_run;
     desk->exact = exact;
+    desk->clock = clock;
 }
 
 void desk_clear(struct desk *desk)
@@ -41,58 +52,131 @@ static struct omq_batch *batch_at(struct link *k)
 
 /* ---- what lies there ---- */
 
-/* What to do next, for who comes with a batch that has run (or NULL): run `*batch`, or tell of
- * `ended`. False: nothing lies there. `*help`: there is more than that to do. */
-static bool desk_next(struct desk *desk, struct omq_batch **batch, struct list *ended, bool *help)
+/* For who comes by: a batch to run; or what is to be given up and told. */
+struct next {
+    struct omq_batch *batch;
+    struct list back, ended;
+    bool help;         /* another shall come for what is left … */
+    uint64_t pause_ns; /* … after so long */
+};
+
+/* Room: the desk. It has run. */
+static void desk_lay(struct desk *desk, struct omq_batch *batch)
 {
-    uint64_t now_ns = *batch ? clock_ns((*batch)->clock) : 0;
-    room_enter(&desk->room);
-    if (*batch && list_empty(&desk->ended))
-        desk->since_ns = now_ns;
-    if (*batch)
-        list_add_tail(&desk->ended, &(*batch)->link);
-    *batch = NULL;
-    if (list_empty(&desk->admitted) || now_ns > desk->since_ns + LINGER_NS)
-        list_append_all(ended, &desk->ended);
-    if (list_empty(ended) && !list_empty(&desk->admitted))
-        *batch = batch_at(list_pop(&desk->admitted));
-    *help = *batch && !desk->helping && hands_idle() &&
-            !(list_empty(&desk->admitted) && list_empty(&desk->ended));
-    desk->helping |= *help;
-    room_leave(&desk->room);
-    return *batch || !list_empty(ended);
+    uint64_t begun_ns = atomic_load_explicit(&batch->held[0]->begun_ns, memory_order_relaxed);
+    if (list_empty(&desk->ended) || begun_ns < desk->since_ns)
+        desk->since_ns = begun_ns;
+    list_add_tail(&desk->ended, &batch->link);
 }
 
-static void desk_tell(struct list *ended)
+/* `next->batch` has run, or is NULL. False: nothing is to be done, or not yet. */
+static bool desk_next(struct desk *desk, struct next *next)
+{
+    uint64_t now_ns = clock_ns(desk->clock);
+    room_enter(&desk->room);
+    if (next->batch)
+        desk_lay(desk, next->batch);
+    next->batch = NULL;
+    if (desk->halted)
+        list_append_all(&next->back, &desk->admitted);
+    if (list_empty(&desk->admitted) || now_ns > desk->since_ns + LINGER_NS)
+        list_append_all(&next->ended, &desk->ended);
+    if (now_ns >= desk->again_ns)
+        list_append_all(&next->ended, &desk->unsure);
+    bool tell = !list_empty(&next->ended) || !list_empty(&next->back);
+    if (!tell && !list_empty(&desk->admitted))
+        next->batch = batch_at(list_pop(&desk->admitted));
+    bool more =
+        !list_empty(&desk->admitted) || !list_empty(&desk->ended) || !list_empty(&desk->unsure);
+    /* Also if no hand is idle just now: one may be about to be, and nobody would wake it later. */
+    next->help = more && !tell && !desk->helping;
+    next->pause_ns = next->help && !next->batch ? desk->again_ns - now_ns : 0;
+    desk->helping |= next->help;
+    room_leave(&desk->room);
+    return tell || next->batch;
+}
+
+/* So that a hand which has other batches to run does that first. */
+static void desk_call(struct desk *desk, uint64_t pause_ns)
+{
+    struct timespec pause = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
+    if (pause_ns > 0)
+        (void)nanosleep(&pause, NULL);
+    (void)exact_hold(desk->exact);
+    hands_help(&desk->help);
+}
+
+static size_t some_of(struct list *list, struct omq_batch **some)
+{
+    size_t n = 0;
+    while (n < TOGETHER && !list_empty(list))
+        some[n++] = batch_at(list_pop(list));
+    return n;
+}
+
+static void desk_give_up(struct list *back)
 {
     struct omq_batch *some[TOGETHER];
-    while (!list_empty(ended)) {
-        size_t n = 0;
-        while (n < TOGETHER && !list_empty(ended))
-            some[n++] = batch_at(list_pop(ended));
-        exact_end(some, n);
-        struct omq_batch *back = batches_over(some, n);
-        if (back)
-            loop_post(back->consumer->client->loop, &back->post);
+    size_t n;
+    while ((n = some_of(back, some)) > 0) {
+        exact_give_up(some, n);
+        for (size_t i = 0; i < n; i++)
+            batch_work(some[i]); /* nothing of it is left to run */
+        batches_send(batches_over(some, n));
     }
 }
 
-/* Until nothing lies there. */
+/* False: not all of them were answered. */
+static bool desk_tell(struct desk *desk, struct list *ended)
+{
+    struct omq_batch *some[TOGETHER];
+    size_t n;
+    bool all = true;
+    while ((n = some_of(ended, some)) > 0) {
+        int64_t wait_ms = 0;
+        size_t left = batches_tell(some, n, &wait_ms);
+        if (left == 0)
+            continue;
+        all = false;
+        room_enter(&desk->room);
+        desk->again_ns = clock_ns(desk->clock) + (uint64_t)wait_ms * 1000000;
+        for (size_t i = 0; i < left; i++)
+            list_add_tail(&desk->unsure, &some[i]->link);
+        room_leave(&desk->room);
+    }
+    return all;
+}
+
+/* False: its claim was lost while it waited; it is to be asked for again. */
+static bool desk_work(struct omq_batch *batch)
+{
+    struct list back;
+    if (!exact_lost(batch)) {
+        batch_work(batch);
+        return true;
+    }
+    list_init(&back);
+    list_add_tail(&back, &batch->link);
+    desk_give_up(&back);
+    return false;
+}
+
+/* Until there is nothing to do. */
 static void desk_serve(struct desk *desk)
 {
-    struct omq_batch *batch = NULL;
-    struct list ended;
-    bool help;
-    list_init(&ended);
-    while (desk_next(desk, &batch, &ended, &help)) {
-        if (help) {
-            (void)exact_hold(desk->exact);
-            hands_help(&desk->help);
-        }
-        if (batch)
-            batch_work(batch);
-        else
-            desk_tell(&ended);
+    struct next next = {0};
+    list_init(&next.back);
+    list_init(&next.ended);
+    for (;;) {
+        bool some = desk_next(desk, &next);
+        if (next.help)
+            desk_call(desk, next.pause_ns);
+        if (!some)
+            return;
+        (void)desk_tell(desk, &next.ended);
+        desk_give_up(&next.back);
+        if (next.batch && !desk_work(next.batch))
+            next.batch = NULL;
     }
 }
 
@@ -106,12 +190,51 @@ static void help_run(struct task *task)
     exact_drop(desk->exact);
 }
 
+/* ---- pausing and closing ---- */
+
+void desk_halt(struct desk *desk, bool halted)
+{
+    if (!desk)
+        return;
+    room_enter(&desk->room);
+    desk->halted = halted;
+    room_leave(&desk->room);
+}
+
+/* What the store has no answer for is left to the next hand that is free: a close waits for a store
+ * no longer than for a handler. */
+void desk_empty(struct desk *desk, struct hands *hands)
+{
+    struct list back, ended;
+    bool help = false;
+    if (!desk)
+        return;
+    list_init(&back);
+    list_init(&ended);
+    room_enter(&desk->room);
+    list_append_all(&back, &desk->admitted);
+    list_append_all(&ended, &desk->ended);
+    list_append_all(&ended, &desk->unsure);
+    room_leave(&desk->room);
+    if (!desk_tell(desk, &ended)) {
+        room_enter(&desk->room);
+        help = !desk->helping;
+        desk->helping = true;
+        room_leave(&desk->room);
+    }
+    desk_give_up(&back);
+    if (help) {
+        (void)exact_hold(desk->exact);
+        hands_give(hands, &desk->help);
+    }
+}
+
 /* ---- the way there ---- */
 
 /* It, and what may go along with it. */
 static size_t batches_begin(struct omq_batch *first, struct desk *desk, struct omq_batch **out)
 {
-    size_t most = exact_together(desk->exact) ? TOGETHER / (size_t)first->size : 1;
+    size_t most = exact_ahead(desk->exact) ? TOGETHER / (size_t)first->size : 1;
     size_t n = 0;
     struct list tasks;
     list_init(&tasks);

@@ -28,6 +28,7 @@ struct exact {
     struct counted counted;
     struct once *once;
     int mode;
+    bool renewed;              /* claims, as long as they are ours */
     struct omq_client *client; /* for who knows that the consumer is open */
     /* For the others: a handler that was left behind comes here when both are gone. */
     struct clock *clock;
@@ -78,12 +79,17 @@ bool exact_by_offset(const struct exact *exact)
 
 struct desk *exact_desk(struct exact *exact)
 {
-    return &exact->desk;
+    return exact ? &exact->desk : NULL;
 }
 
 bool exact_together(const struct exact *exact)
 {
     return exact->mode != ONCE_TRANSACTION && exact->mode != ONCE_OFFSET;
+}
+
+bool exact_ahead(const struct exact *exact)
+{
+    return exact->renewed;
 }
 
 static void log_line(void *user, int level, const char *line)
@@ -151,8 +157,10 @@ int exact_open(struct omq_consumer *consumer, const struct once_options *options
                         "consumer %s: once: %s", consumer->group, error.text);
     }
     counted_init(&exact->counted, exact_release);
-    desk_init(&exact->desk, exact);
+    desk_init(&exact->desk, exact, exact->clock);
     exact->mode = with.mode;
+    exact->renewed =
+        with.mode == ONCE_LEASE && !with.plain && !(with.checker && !with.checker->renew);
     consumer->exact = exact;
     o->once = NULL; /* the application's */
     if (!exact_together(exact))
@@ -349,18 +357,36 @@ static int result_of(const struct held *held)
     return held->outcome == OUTCOME_DONE ? ONCE_DONE : ONCE_FAILED;
 }
 
-static void end_each(struct omq_batch *batch)
+/* ONCE_RUN: the store has no answer for it yet. */
+static void ended(struct omq_batch *batch, struct held *held, const struct once_answer *answer,
+                  int64_t *wait_ms)
+{
+    if (!held->delivery.run)
+        return;
+    if (answer->verdict == ONCE_RUN) {
+        *wait_ms = answer->wait_ms;
+        return;
+    }
+    held->delivery.run = NULL;
+    follow(batch, held, answer);
+}
+
+static void end_each(struct omq_batch *batch, int64_t *wait_ms)
 {
     for (size_t i = 0; i < batch->readable; i++) {
         struct once_answer answer = {0};
         struct held *held = batch->held[i];
-        (void)once_end(held->delivery.run, result_of(held), &answer);
-        follow(batch, held, &answer);
+        int result = result_of(held);
+        if (exact_together(batch->exact))
+            once_end_all(&held->delivery.run, &result, 1, &answer);
+        else if (held->delivery.run)
+            (void)once_end(held->delivery.run, result, &answer);
+        ended(batch, held, &answer, wait_ms);
     }
 }
 
 /* False: no memory. */
-static bool end_many(struct omq_batch *const *batches, size_t n, size_t total)
+static bool end_many(struct omq_batch *const *batches, size_t n, size_t total, int64_t *wait_ms)
 {
     cleanup(free_at) struct once_run **runs = malloc(total * sizeof *runs);
     cleanup(free_at) struct once_answer *answers = malloc(total * sizeof *answers);
@@ -370,26 +396,63 @@ static bool end_many(struct omq_batch *const *batches, size_t n, size_t total)
     size_t at = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < batches[i]->readable; k++, at++) {
-            runs[at] = batches[i]->held[k]->delivery.run;
+            runs[at] = batches[i]->held[k]->delivery.run; /* NULL: it was answered before */
             results[at] = result_of(batches[i]->held[k]);
         }
     once_end_all(runs, results, total, answers);
     at = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < batches[i]->readable; k++, at++)
-            follow(batches[i], batches[i]->held[k], &answers[at]);
+            ended(batches[i], batches[i]->held[k], &answers[at], wait_ms);
     return true;
 }
 
-void exact_end(struct omq_batch *const *batches, size_t n)
+static bool is_over(const struct omq_batch *batch)
 {
-    size_t total = readable_of(batches, n);
-    if (total <= 1 || !end_many(batches, n, total))
+    bool over = true;
+    for (size_t k = 0; k < batch->readable; k++)
+        over = over && !batch->held[k]->delivery.run;
+    return over;
+}
+
+size_t exact_end(struct omq_batch **batches, size_t n, int64_t *wait_ms)
+{
+    size_t total = readable_of(batches, n), over = 0;
+    bool together = total > 1 && exact_together(batches[0]->exact);
+    if (!together || !end_many(batches, n, total, wait_ms))
         for (size_t i = 0; i < n; i++)
-            end_each(batches[i]);
+            end_each(batches[i], wait_ms);
+    for (size_t i = 0; i < n; i++) {
+        struct omq_batch *batch = batches[i];
+        if (!is_over(batch))
+            continue;
+        batches[i] = batches[over];
+        batches[over++] = batch;
+    }
+    return over;
+}
+
+void exact_give_up(struct omq_batch **batches, size_t n)
+{
+    int64_t ignored;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < batches[i]->readable; k++)
-            batches[i]->held[k]->delivery.run = NULL;
+            batches[i]->held[k]->outcome = OUTCOME_FAILED; /* for libonce: the claim is let go */
+    size_t over = exact_end(batches, n, &ignored);
+    invariant(over == n); /* what failed is told once */
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < batches[i]->readable; k++)
+            rest(batches[i], batches[i]->held[k], 0);
+        batches[i]->readable = 0;
+    }
+}
+
+bool exact_lost(const struct omq_batch *batch)
+{
+    bool lost = false;
+    for (size_t i = 0; i < batch->readable; i++)
+        lost |= once_run_lost(batch->held[i]->delivery.run);
+    return lost;
 }
 
 /* ---- where to begin ---- */

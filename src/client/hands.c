@@ -13,8 +13,7 @@ struct hands {
     const struct omq_client *client;
     bool closing, whole;
     bool left; /* closed, with threads that are still in a call: the last one frees it */
-    unsigned n, alive;
-    _Atomic unsigned idle;
+    unsigned n, alive, idle;
     size_t waiting; /* tasks */
     pthread_t threads[];
 };
@@ -154,11 +153,6 @@ void hands_more(bool (*wanted)(struct task *task, void *user), void *user, size_
         hands->waiting--;
     }
     room_leave(&hands->room);
-}
-
-bool hands_idle(void)
-{
-    return atomic_load_explicit(&hand_of->idle, memory_order_relaxed) > 0;
 }
 
 void hands_help(struct task *task)

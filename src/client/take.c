@@ -1,6 +1,8 @@
 /* take.c - batches for those who take them themselves, and finish them when they like. */
 #include "client/consumer_int.h"
 
+#include <time.h>
+
 /* A message that is put off stays here no longer without being seen. */
 #define REST_MAX_MS 3600000
 #define TOGETHER    256 /* batches */
@@ -52,7 +54,7 @@ static void put_away(struct omq_batch *batch, bool ours)
     }
     batch_judge(batch, OMQ_LATER, 0);
     if (batch->exact)
-        exact_end(&batch, 1);
+        exact_give_up(&batch, 1);
     const struct omq_batch *back = batches_over(&batch, 1);
     invariant(!back);
 }
@@ -148,7 +150,7 @@ static void batch_except(struct omq_batch *batch, const struct omq_ending *endin
 
 /* Those that the loop waits for, all of one consumer, go back together. Closing waits for their
  * post, and then for us to be out of the consumer. */
-static void send_together(struct omq_batch *first)
+void batches_send(struct omq_batch *first)
 {
     if (!first)
         return;
@@ -158,6 +160,24 @@ static void send_together(struct omq_batch *first)
     room_leave(&consumer->room);
     loop_post(consumer->client->loop, &first->post);
     consumer_left(consumer);
+}
+
+size_t batches_tell(struct omq_batch **batches, size_t n, int64_t *wait_ms)
+{
+    size_t over = exact_end(batches, n, wait_ms);
+    batches_send(batches_over(batches, over));
+    memmove(batches, batches + over, (n - over) * sizeof(struct omq_batch *));
+    return n - over;
+}
+
+/* Until all have gone back. */
+static void tell_on(struct omq_batch **batches, size_t n, int64_t wait_ms)
+{
+    while (n > 0) {
+        struct timespec pause = {wait_ms / 1000, wait_ms % 1000 * 1000000};
+        (void)nanosleep(&pause, NULL);
+        n = batches_tell(batches, n, &wait_ms);
+    }
 }
 
 /* The first of them that are of one consumer, at most TOGETHER. How many that was. */
@@ -174,12 +194,14 @@ static size_t finish_some(const struct omq_ending *endings, size_t n)
         batch_judge(batch, endings[i].result == OMQ_DONE ? OMQ_DONE : OMQ_LATER, endings[i].done);
         some[n_some++] = batch;
     }
-    if (n_some > 0 && some[0]->exact)
-        exact_end(some, n_some);
+    int64_t wait_ms = 0;
+    bool exactly = n_some > 0 && some[0]->exact;
+    size_t over = exactly ? exact_end(some, n_some, &wait_ms) : n_some;
     for (size_t k = 0; k < i; k++)
         if (endings[k].batch && (endings[k].result == OMQ_DEFER || endings[k].result == OMQ_DEAD))
             batch_except(endings[k].batch, &endings[k]);
-    send_together(batches_over(some, n_some));
+    batches_send(batches_over(some, over));
+    tell_on(some + over, n_some - over, wait_ms);
     return i;
 }
 

@@ -150,9 +150,8 @@ static void lane_give(struct lane *lane)
 static void batch_mark(struct omq_batch *batch)
 {
     struct omq_client *client = batch->consumer->client;
-    uint64_t now = clock_ns(client->clock);
     for (size_t i = 0; i < batch->n; i++)
-        atomic_store_explicit(&batch->held[i]->begun_ns, now, memory_order_relaxed);
+        atomic_store_explicit(&batch->held[i]->begun_ns, HELD_WAITS, memory_order_relaxed);
     atomic_fetch_sub_explicit(&client->stats.waiting, batch->n, memory_order_relaxed);
 }
 
@@ -234,6 +233,9 @@ void batch_ready(struct omq_batch *batch)
 bool batch_take(struct omq_batch *batch)
 {
     int asking = BATCH_ASKING;
+    uint64_t now = clock_ns(batch->clock);
+    for (size_t i = 0; i < batch->n; i++)
+        atomic_store_explicit(&batch->held[i]->begun_ns, now, memory_order_relaxed);
     return atomic_compare_exchange_strong(&batch->state, &asking, BATCH_TAKEN);
 }
 
@@ -255,8 +257,7 @@ static void batch_run(struct task *task)
     }
     batch_ready(batch);
     batch_work(batch);
-    if (batches_over(&batch, 1))
-        loop_post(batch->consumer->client->loop, &batch->post);
+    batches_send(batches_over(&batch, 1));
 }
 
 bool batch_of_desk(struct task *task, void *desk)

@@ -395,6 +395,105 @@ def _():
     tap.unwatch(stuck)
 
 
+# With `once`: what waits behind a handler has been asked for -----------------------------------------------------------
+
+OTHERS = ["m%d" % number for number in range(20)]
+ALL = len(OTHERS) + 3  # with those that hang, and the one that made the topic
+
+
+def waiting_behind(p, name, **options):
+    """A consumer with one thread, whose handler hangs at "hang2" while OTHERS wait behind it; and its topic and group.
+
+    While it hangs at "hang1", all of them arrive here; so it takes them along when it goes on."""
+    topic, group = p.topic(name), unique(name)
+    p.stage.prepare_group(group, topic)
+    consumer = p.consumer(name, topic, group, hang_at="hang", threads=1, **{"once": "memory:", **options})
+    wait_counts(p, consumer, handled=1)  # the one that made the topic
+    [first] = p.send(puppet.message(topic, "hang1", keys=["hang1"]))
+    process.wait_until(lambda: "hang1" in p.bodies(consumer), 30, "the first handler hangs")
+    place = {"broker": first["broker"], "id": first["queue"]}
+    p.send(*[puppet.message(topic, body, keys=[body], queue=place) for body in ["hang2", *OTHERS]])
+    wait_counts(p, consumer, received=ALL)
+    p.main.call("release")
+    process.wait_until(lambda: "hang2" in p.bodies(consumer), 30, "the second handler hangs")
+    return consumer, topic, group
+
+
+def all_came_once(p, consumer):
+    p.wait_bodies(consumer, OTHERS)
+    tap.equal(sorted(p.bodies(consumer)), sorted(["hang1", "hang2", *OTHERS]), "bodies")
+    tap.equal({each["reconsume"] for each in p.deliveries(consumer)}, {0}, "attempts before")
+
+
+def wait_given_up(p, consumer):
+    process.wait_until(lambda: p.main.call("stats", name=consumer)["waiting"] == len(OTHERS), 30, "nobody has the others")
+
+
+@tap.test("with `once`, a pause holds back what waits behind a handler: it comes afterwards, and no attempt was made")
+def _():
+    p = play()
+    consumer, _, _ = waiting_behind(p, "DeskPause")
+    p.main.call("pause", name=consumer)
+    p.main.call("release")
+    wait_given_up(p, consumer)
+    tap.equal(p.bodies(consumer), ["hang1", "hang2"], "handlers that began")
+    tap.equal(p.main.call("claims", name=consumer), 0, "claims")
+    p.main.call("resume", name=consumer)
+    all_came_once(p, consumer)
+    p.stop(consumer)
+
+
+@tap.test("with `once`, a close begins nothing of what waits behind a handler: the next member gets it")
+def _():
+    p = play()
+    consumer, topic, group = waiting_behind(p, "DeskClose")
+    stop = p.main.start("stop", name=consumer)
+    wait_given_up(p, consumer)  # though the handler still hangs
+    p.main.call("release")
+    p.main.finish(stop)
+    tap.equal(p.bodies(consumer), ["hang1", "hang2"], "handlers that began")
+    heir = p.consumer("desk_heir", topic, group)
+    p.wait_bodies(heir, OTHERS)
+    p.stop(heir)
+    tap.equal(sorted(p.bodies(heir)), sorted(OTHERS), "bodies")
+
+
+@tap.test("with `once`, no handler begins with a claim that was lost while it waited: it is asked for again")
+def _():
+    p = play()
+    p.main.call("notary", loses=True)
+    consumer, _, _ = waiting_behind(p, "DeskLost", once="notary", expiry_ms=1000)
+    process.wait_until(lambda: p.main.call("notary", loses=True) >= len(OTHERS), 30, "all of them have lost their claims")
+    p.main.call("notary")
+    p.main.call("release")
+    all_came_once(p, consumer)
+    tap.equal({each["lost"] for each in p.deliveries(consumer)}, {False}, "claims were lost")
+    p.stop(consumer)
+
+
+@tap.test("with `once` in table mode, whose claims are not renewed, nothing is claimed before its handler can begin")
+def _():
+    p = play()
+    consumer, _, _ = waiting_behind(p, "DeskTable", table=True)
+    tap.equal(p.main.call("claims", name=consumer), 1, "claims")
+    p.main.call("release")
+    all_came_once(p, consumer)
+    p.stop(consumer)
+
+
+@tap.test("with `once`, what waits behind a handler is not given back for taking too long")
+def _():
+    p = play()
+    consumer, _, _ = waiting_behind(p, "DeskExpiry", consume_timeout_ms=1000)
+    wait_counts(p, consumer, sent_back=1)  # the one that hangs
+    p.main.call("release")
+    p.wait_bodies(consumer, OTHERS)
+    p.main.call("pause", name=consumer)  # the one that was given back may hang here once more, or shall not
+    tap.equal(p.main.call("stats", name=consumer)["sent_back"], 1, "messages that were given back")
+    p.main.call("release")
+    p.stop(consumer)
+
+
 @tap.test("closing a consumer that found no topic, and one whose servers are gone, takes no longer than its timeouts")
 def _():
     p = play()

@@ -21,7 +21,7 @@ struct script {
 
 static pthread_mutex_t hang_key = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t hang_news = PTHREAD_COND_INITIALIZER;
-static unsigned releases, hanging;
+static unsigned releases, hanging, leaving; /* leaving: of those that hang, who may go */
 
 static void hang(void)
 {
@@ -31,6 +31,7 @@ static void hang(void)
     while (releases == before)
         (void)pthread_cond_wait(&hang_news, &hang_key);
     hanging--;
+    leaving--;
     (void)pthread_cond_broadcast(&hang_news);
     (void)pthread_mutex_unlock(&hang_key);
 }
@@ -50,6 +51,8 @@ static void tell(const struct script *s, const struct omq_delivery *d)
     json_text_member(&w, "event", BYTES("message"));
     json_text_member(&w, "name", bytes_str(s->name));
     json_int_member(&w, "at", now_ms());
+    if (d->run)
+        json_bool_member(&w, "lost", once_run_lost(d->run));
     delivery_members(&w, d);
     json_close(&w);
     puppet_say(&line);
@@ -108,13 +111,79 @@ static int handle(void *user, const struct omq_delivery *const *messages, size_t
     return OMQ_DONE;
 }
 
-/* ---- consumers ---- */
+/* ---- a store of the test's own ---- */
+
+/* Everybody gets a claim. It may lose those that are to be renewed, but for the keys that handlers
+ * hang at; and not hear what is done of one key. */
+static struct {
+    pthread_mutex_t key;
+    uint8_t hang[2][32]; /* ids */
+    char deaf_to[64];
+    bool loses;
+    unsigned n_hang, refused; /* refused: renewals */
+} notary = {.key = PTHREAD_MUTEX_INITIALIZER};
+
+static int notary_begin(void *self, const struct once_claim *claim, struct once_found *out)
+{
+    (void)self;
+    (void)pthread_mutex_lock(&notary.key);
+    if (strncmp(claim->name, "hang", 4) == 0)
+        memcpy(notary.hang[notary.n_hang++ % 2], claim->id, sizeof claim->id);
+    (void)pthread_mutex_unlock(&notary.key);
+    *out = (struct once_found){.state = ONCE_ABSENT, .fence = 1};
+    return ONCE_OK;
+}
+
+static int notary_renew(void *self, const struct once_claim *claim)
+{
+    (void)self;
+    (void)pthread_mutex_lock(&notary.key);
+    bool lost = notary.loses;
+    for (unsigned i = 0; i < 2; i++) /* a renewal has no name */
+        lost = lost && memcmp(notary.hang[i], claim->id, sizeof claim->id) != 0;
+    notary.refused += lost;
+    (void)pthread_mutex_unlock(&notary.key);
+    return lost ? ONCE_LOST : ONCE_OK;
+}
+
+static int notary_done(void *self, const struct once_claim *claim)
+{
+    (void)self;
+    (void)pthread_mutex_lock(&notary.key);
+    bool deaf = notary.deaf_to[0] && strcmp(claim->name, notary.deaf_to) == 0;
+    (void)pthread_mutex_unlock(&notary.key);
+    return deaf ? ONCE_STORE : ONCE_OK;
+}
+
+static int notary_failed(void *self, const struct once_claim *claim)
+{
+    (void)self;
+    (void)claim;
+    return ONCE_OK;
+}
+
+static const struct once_checker notary_checker = {
+    .begin = notary_begin, .renew = notary_renew, .done = notary_done, .failed = notary_failed};
 
 static void text_into(char *to, size_t size, struct command *c, const char *name)
 {
     const char *text = arg_text(c->args, name, c->arena);
     (void)snprintf(to, size, "%s", text ? text : "");
 }
+
+/* Sets what it does from now on, and says how many renewals it has refused. */
+static int play_notary(struct command *c)
+{
+    struct json_out w = {.buf = &c->result};
+    (void)pthread_mutex_lock(&notary.key);
+    notary.loses = arg_bool(c->args, "loses");
+    text_into(notary.deaf_to, sizeof notary.deaf_to, c, "deaf_to");
+    json_put_int(&w, (int64_t)notary.refused);
+    (void)pthread_mutex_unlock(&notary.key);
+    return OMQ_OK;
+}
+
+/* ---- consumers ---- */
 
 static int start_of(struct command *c, int64_t *start_ms)
 {
@@ -169,6 +238,20 @@ static void close_consumer(void *consumer)
     omq_consumer_close(consumer);
 }
 
+/* "once": a store, or "notary". */
+static struct once_options once_of(struct command *c)
+{
+    const char *store = arg_text(c->args, "once", c->arena);
+    bool ours = store && strcmp(store, "notary") == 0;
+    return (struct once_options){
+        .store = ours ? NULL : store,
+        .checker = ours ? &notary_checker : NULL,
+        .mode = arg_bool(c->args, "table") ? ONCE_TABLE : ONCE_LEASE,
+        .expiry_ms = arg_int(c->args, "expiry_ms"),
+        .no_key = ONCE_BY_MESSAGE_ID,
+    };
+}
+
 static int play_consumer(struct command *c)
 {
     const struct json *a = c->args;
@@ -219,8 +302,8 @@ static int play_consumer(struct command *c)
         .nearby_share = (int)arg_int(a, "nearby_share"),
         .hash_nodes = (int)arg_int(a, "hash_nodes"),
     };
-    const struct once_options once = {.store = arg_text(a, "once", c->arena)};
-    o.once = once.store ? &once : NULL;
+    const struct once_options once = once_of(c);
+    o.once = once.store || once.checker ? &once : NULL;
     o.config_queues = queues_of(c, "config_queues", &o.n_config_queues);
     o.start = start_of(c, &o.start_ms);
     struct omq_consumer *consumer;
@@ -237,6 +320,16 @@ static int play_consumer(struct command *c)
 static struct omq_consumer *consumer_of(struct command *c)
 {
     return thing_find(arg_text(c->args, "name", c->arena));
+}
+
+/* How many claims it has. */
+static int play_claims(struct command *c)
+{
+    struct json_out w = {.buf = &c->result};
+    struct once_stats s;
+    once_stats(omq_consumer_once(consumer_of(c)), &s);
+    json_put_int(&w, (int64_t)s.running);
+    return OMQ_OK;
 }
 
 static int play_pause(struct command *c)
@@ -268,8 +361,9 @@ static int play_release(struct command *c)
     (void)c;
     (void)pthread_mutex_lock(&hang_key);
     releases++;
+    leaving = hanging; /* whoever comes meanwhile stays */
     (void)pthread_cond_broadcast(&hang_news);
-    while (hanging > 0)
+    while (leaving > 0)
         (void)pthread_cond_wait(&hang_news, &hang_key);
     (void)pthread_mutex_unlock(&hang_key);
     return OMQ_OK;
@@ -462,6 +556,8 @@ static int play_committed(struct command *c)
 
 const struct part consume_parts[] = {
     {"consumer", play_consumer},
+    {"notary", play_notary},
+    {"claims", play_claims},
     {"pause", play_pause},
     {"resume", play_resume},
     {"subscribe", play_subscribe},

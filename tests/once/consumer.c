@@ -129,9 +129,10 @@ static void numbers(const struct once *once)
     struct once_stats s;
     once_stats(once, &s);
     printf("handled=%lu first_runs=%" PRIu64 " duplicates=%" PRIu64 " busy=%" PRIu64
-           " lost=%" PRIu64 " unsure=%" PRIu64 " released=%" PRIu64 " store_errors=%" PRIu64 "\n",
+           " lost=%" PRIu64 " unsure=%" PRIu64 " released=%" PRIu64 " store_errors=%" PRIu64
+           " running=%" PRIu64 "\n",
            atomic_load(&handled), s.first_runs, s.duplicates, s.busy, s.lost, s.unsure, s.released,
-           s.store_errors);
+           s.store_errors, s.running);
     (void)fflush(stdout);
 }
 

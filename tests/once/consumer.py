@@ -19,8 +19,8 @@ class Scene:
         self.file = os.path.join(process.temp_folder(), "effects")
         plays.make_topic(self.daemon, self.topic, QUEUES)
 
-    def send(self, keys, **more):
-        plays.send(self.daemon, self.topic, keys, QUEUES, **more)
+    def send(self, keys, queues=QUEUES, **more):
+        plays.send(self.daemon, self.topic, keys, queues, **more)
 
     def start(self, mode="lease", **options):
         return tap.watch(plays.Consumer(self.daemon, self.group, self.topic, mode, self.file, **options).wait_ready())
@@ -78,6 +78,41 @@ def _():
     scene.wait_done(3)
     tap.equal(scene.effects(), {"hang": 1, "k1": 1, "k2": 1}, "effects")
     tap.equal(second.close()["lost"], 0, "lost")
+
+
+@tap.test("a process is killed in a long handler: what it had finished before is marked, and does not run again")
+def _():
+    # What is told in pairs would be marked in one of these cases by chance.
+    plans = [(Scene(), ["k%d" % number for number in range(n)]) for n in (3, 4)]
+    firsts = []
+    for scene, keys in plans:
+        scene.send([*keys, "hang"], queues=1)
+        firsts.append(scene.start(threads=1, sleep=50, hang="hang", expiry=3000))
+    for first in firsts:
+        first.child.wait_line(lambda line: line == "at hang", 30)
+        first.kill9()
+    seconds = [scene.start(expiry=3000) for scene, _ in plans]
+    for (scene, keys), second in zip(plans, seconds):
+        scene.wait_done(len(keys) + 1)
+        tap.equal(scene.effects(), {key: 1 for key in [*keys, "hang"]}, "effects")
+        second.close()
+
+
+@tap.test("a close that leaves a handler behind lets go of what waited behind it: the next member has it at once")
+def _():
+    scene = Scene()
+    keys = ["k%d" % number for number in range(20)]
+    scene.send(["first", "hang", *keys], queues=1)
+    first = scene.start(threads=1, sleep=200, hang="hang", close=300, linger=300000, expiry=120000)
+    first.child.wait_line(lambda line: line == "at hang", 30)
+    tap.equal(first.numbers()["running"], 21, "claims of the one that hangs and of those behind it")
+    first.child.process.stdin.close()
+    first.child.wait_line(lambda line: line == "closed", 30)
+    second = scene.start(expiry=120000)
+    process.wait_until(lambda: set(scene.effects()) == {"first", *keys}, 30, "the others have run", pause=0.1)
+    tap.equal(set(scene.effects().values()), {1}, "effects of a key")
+    first.kill9()
+    second.close()
 
 
 @tap.test("H-24 in order, the next member goes on as soon as the process is gone")
