@@ -99,9 +99,12 @@ static void keys_turn(const struct hand *hand)
         if (!runs[i])
             errx(1, "not ours: %s %s", once_cause_text(answers[i].cause), answers[i].why.text);
     once_end_all(runs, done, hand->n, answers);
-    for (unsigned i = 0; i < hand->n; i++)
+    for (unsigned i = 0; i < hand->n; i++) {
+        if (answers[i].verdict == ONCE_RUN)
+            (void)once_end(runs[i], ONCE_DONE, &answers[i]);
         if (answers[i].verdict != ONCE_ACK)
             errx(1, "not done: %s", answers[i].why.text);
+    }
 }
 
 static void *keys_run(void *arg)

@@ -221,7 +221,7 @@ struct once_message {
 
 /* What to do with the message. */
 enum once_verdict {
-    ONCE_RUN,   /* of once_begin: run the handler, then once_end */
+    ONCE_RUN,   /* of once_begin: run the handler, then once_end. Of once_end_all: end it again */
     ONCE_ACK,   /* done, now or before: acknowledge */
     ONCE_LATER, /* bring it again in wait_ms, without counting an attempt */
     ONCE_RETRY, /* failed: as the queue does with failures */
@@ -241,13 +241,14 @@ enum once_cause {
     ONCE_FAILED_RUN, /* RETRY: the handler said so */
     ONCE_LOST_CLAIM, /* LATER: the claim was lost; what the handler did is not recorded */
     ONCE_UNSURE,     /* LATER: the handler is done, but the store could not be told in time: in
-                        ONCE_LEASE and ONCE_TABLE it may run again */
+                        ONCE_LEASE and ONCE_TABLE it may run again. RUN: of once_end_all, not told
+                        yet */
     ONCE_CONFLICT,   /* LATER: the database asks to try the transaction again */
 };
 
 struct once_answer {
     int verdict, cause;
-    int64_t wait_ms;       /* LATER */
+    int64_t wait_ms;       /* LATER; RUN, of once_end_all */
     struct once_error why; /* its text is empty where there is nothing to say */
 };
 
@@ -274,7 +275,10 @@ ONCE_API int once_begin(struct once *once, const struct once_message *message,
  * transaction is committed or rolled back. Before it returns ONCE_ACK the store has it. */
 ONCE_API int once_end(struct once_run *run, int result, struct once_answer *answer);
 /* Many at once, for one round trip: `runs` (NULL where the verdict is not RUN) and `answers` have n
- * places. Not for transactions. Of equal keys the first may run. */
+ * places. Not for transactions. Of equal keys the first may run. once_end_all tells the store once,
+ * and what that has no answer for keeps the others from nothing: its verdict is ONCE_RUN, and the
+ * run still ours. End it again with the same result: after wait_ms with once_end_all, or with
+ * once_end, which waits for the answer. Both give up when the claim may be another's. */
 ONCE_API void once_begin_all(struct once *once, const struct once_message *messages, size_t n,
                              struct once_run **runs, struct once_answer *answers);
 ONCE_API void once_end_all(struct once_run *const *runs, const int *results, size_t n,

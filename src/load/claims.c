@@ -66,6 +66,9 @@ static void end_all(struct round *r, unsigned n)
         (void)once_end(r->runs[0], ONCE_DONE, r->answers);
     else
         once_end_all(r->runs, r->results, n, r->answers);
+    for (unsigned i = 0; i < n; i++)
+        if (r->answers[i].verdict == ONCE_RUN) /* the store had no answer for it */
+            (void)once_end(r->runs[i], ONCE_DONE, &r->answers[i]);
 }
 
 static void end_what_runs(struct round *r, unsigned n)

@@ -14,6 +14,7 @@
 #define HERE_MS       1000 /* a key that runs in this process: asked again after so long */
 #define TELL_FIRST_MS 20
 #define TELL_MOST_MS  1000
+#define TELL_AGAIN_MS 100
 #define UNSURE_MS     1000
 #define LATE_CLAIM_MS 100
 
@@ -372,6 +373,13 @@ static bool is_told_again(const struct once_run *run, enum err err)
            clock_ns(run->once->clock) < run->limit_ns;
 }
 
+/* By an earlier once_end_all, without an answer. If the store has heard it all the same, whoever
+ * renews the claim finds it gone: that is no loss. And its limit stays what it was. */
+static bool was_told(const struct once_run *run)
+{
+    return run->limit_ns != 0;
+}
+
 /* What the store need not be told. */
 static bool end_alone(struct once_run *run, int result, struct once_answer *answer)
 {
@@ -379,7 +387,7 @@ static bool end_alone(struct once_run *run, int result, struct once_answer *answ
         (void)transaction_end(run, result, answer);
     else if (run->without_store)
         (void)end_without_store(run, result, answer);
-    else if (atomic_load_explicit(&run->lost, memory_order_relaxed))
+    else if (atomic_load_explicit(&run->lost, memory_order_relaxed) && !was_told(run))
         (void)answer_lost(run->once, answer);
     else
         return false;
@@ -392,32 +400,53 @@ struct ending {
     struct once_answer *answer;
 };
 
-/* Tells the store about some, all of one `once`, until it knows or it is no use. */
-static void tell(struct ending *some, size_t n)
+/* Tells the store once about some, all of one `once`. Those of them that are worth telling again
+ * are in front then: how many. `err` and `fault` are what became of them. */
+static size_t tell(struct ending *some, size_t n, enum err *err, struct fault *fault)
+{
+    struct op *ops[ONCE_OPS_MAX];
+    size_t again = 0;
+    fault->text[0] = 0;
+    for (size_t i = 0; i < n; i++)
+        ops[i] = &some[i].run->op;
+    *err = n > 0
+               ? store_ask(some[0].run->once, ops, n, some[0].run->once->with.wait_ms, NULL, fault)
+               : OK;
+    for (size_t i = 0; i < n; i++) {
+        if (is_told_again(some[i].run, *err))
+            some[again++] = some[i];
+        else {
+            (void)end_answered(some[i].run, some[i].answer, *err, fault);
+            run_forget(some[i].run);
+        }
+    }
+    return again;
+}
+
+/* Until the store knows, or it is no use. */
+static void tell_on(struct ending *one)
 {
     int64_t pause_ms = TELL_FIRST_MS;
-    while (n > 0) {
-        struct once *once = some[0].run->once;
-        struct op *ops[ONCE_OPS_MAX];
-        struct fault fault;
-        fault.text[0] = 0;
-        for (size_t i = 0; i < n; i++)
-            ops[i] = &some[i].run->op;
-        enum err err = store_ask(once, ops, n, once->with.wait_ms, NULL, &fault);
-        size_t again = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (is_told_again(some[i].run, err))
-                some[again++] = some[i];
-            else {
-                (void)end_answered(some[i].run, some[i].answer, err, &fault);
-                run_forget(some[i].run);
-            }
-        }
-        n = again;
-        if (n == 0)
-            return;
+    enum err err;
+    struct fault fault;
+    while (tell(one, 1, &err, &fault) > 0) {
         wait_ns((uint64_t)about_ms(pause_ms) * NS_PER_MS);
         pause_ms = pause_ms * 2 < TELL_MOST_MS ? pause_ms * 2 : TELL_MOST_MS;
+    }
+}
+
+/* What has no answer stays its caller's, who shall not wait with it for all the others. */
+static void tell_all(struct ending *some, size_t n)
+{
+    enum err err;
+    struct fault fault;
+    size_t again = tell(some, n, &err, &fault);
+    for (size_t i = 0; i < again; i++) {
+        const struct op *op = &some[i].run->op;
+        bool own = op->outcome == OUT_FAILED;
+        (void)answer_set(some[i].answer, ONCE_RUN, ONCE_UNSURE, about_ms(TELL_AGAIN_MS));
+        (void)once_fail_store(&some[i].answer->why, own ? ERR_DAMAGED : err,
+                              own ? &op->why : &fault);
     }
 }
 
@@ -430,7 +459,8 @@ static void end_prepare(struct once_run *run, int result)
         run->op.kind = OP_RENEW;
         run->op.expiry_ms = 0;
     }
-    run->limit_ns = atomic_load_explicit(&run->over_ns, memory_order_relaxed);
+    if (!was_told(run))
+        run->limit_ns = atomic_load_explicit(&run->over_ns, memory_order_relaxed);
 }
 
 int once_end(struct once_run *run, int result, struct once_answer *answer)
@@ -443,7 +473,7 @@ int once_end(struct once_run *run, int result, struct once_answer *answer)
         return answer->verdict;
     end_prepare(run, result);
     struct ending one = {run, answer};
-    tell(&one, 1);
+    tell_on(&one);
     return answer->verdict;
 }
 
@@ -459,13 +489,13 @@ void once_end_all(struct once_run *const *runs, const int *results, size_t n,
         if (!run || end_alone(run, results[i], &answers[i]))
             continue;
         if (n_some == ONCE_OPS_MAX || (n_some > 0 && some[0].run->once != run->once)) {
-            tell(some, n_some);
+            tell_all(some, n_some);
             n_some = 0;
         }
         end_prepare(run, results[i]);
         some[n_some++] = (struct ending){run, &answers[i]};
     }
-    tell(some, n_some);
+    tell_all(some, n_some);
 }
 
 int once_do(struct once *once, const struct once_message *message, once_handler *handler,

@@ -422,6 +422,132 @@ static void of_a_batch_each_message_has_its_own_outcome(void **state)
     once_close(s.once);
 }
 
+/* A store of the test's own: of its second claim it does not hear, or not say, that it is done. */
+struct deaf {
+    int claims, told; /* told: that the second is done */
+    bool silent, hears, marked;
+    uint64_t second; /* its token */
+};
+
+static int deaf_begin(void *self, const struct once_claim *claim, struct once_found *out)
+{
+    struct deaf *d = self;
+    if (++d->claims == 2)
+        d->second = claim->token;
+    *out = (struct once_found){.state = ONCE_ABSENT, .fence = d->claims};
+    return ONCE_OK;
+}
+
+static int deaf_renew(void *self, const struct once_claim *claim)
+{
+    const struct deaf *d = self;
+    return d->marked && claim->token == d->second ? ONCE_LOST : ONCE_OK;
+}
+
+static int deaf_done(void *self, const struct once_claim *claim)
+{
+    struct deaf *d = self;
+    if (claim->token != d->second)
+        return ONCE_OK;
+    d->told++;
+    d->marked = d->marked || d->hears;
+    return d->silent ? ONCE_STORE : ONCE_OK;
+}
+
+static int deaf_failed(void *self, const struct once_claim *claim)
+{
+    (void)self;
+    (void)claim;
+    return ONCE_OK;
+}
+
+static const struct once_checker deaf_checker = {
+    .begin = deaf_begin, .renew = deaf_renew, .done = deaf_done, .failed = deaf_failed};
+static const int all_done[3] = {ONCE_DONE, ONCE_DONE, ONCE_DONE};
+
+/* Three runs are ended together, and the second has no answer: it is still the caller's. */
+static void deaf_open(struct stage *s, struct deaf *d, struct once_run **runs)
+{
+    static const char *const bodies[3] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"};
+    struct once_message m[3];
+    struct once_answer answers[3];
+    struct once_options o = {
+        .checker = &deaf_checker, .checker_self = d, .group = "g", .key = "{body.id}"};
+    stage_open(s, &o);
+    for (int i = 0; i < 3; i++)
+        m[i] = message(bodies[i]);
+    once_begin_all(s->once, m, 3, runs, answers);
+    d->silent = true;
+    once_end_all(runs, all_done, 3, answers);
+    assert_answer(&answers[0], ONCE_ACK, ONCE_FIRST);
+    assert_answer(&answers[1], ONCE_RUN, ONCE_UNSURE);
+    assert_answer(&answers[2], ONCE_ACK, ONCE_FIRST);
+    assert_true(answers[1].wait_ms > 0);
+    assert_true(answers[1].why.text[0]);
+    assert_int_equal(d->told, 1);
+    assert_int_equal(stats_of(s->once).running, 1);
+}
+
+static void what_the_store_does_not_answer_holds_up_no_other_end(void **state)
+{
+    (void)state;
+    struct stage s;
+    struct deaf d = {0};
+    struct once_run *runs[3];
+    struct once_answer a;
+    deaf_open(&s, &d, runs);
+    once_end_all(&runs[1], all_done, 1, &a);
+    assert_answer(&a, ONCE_RUN, ONCE_UNSURE);
+    assert_int_equal(d.told, 2);
+    d.silent = false;
+    assert_int_equal(once_end(runs[1], ONCE_DONE, &a), ONCE_ACK);
+    assert_answer(&a, ONCE_ACK, ONCE_FIRST);
+    assert_int_equal(stats_of(s.once).running, 0);
+    once_close(s.once);
+}
+
+/* Though the claim is renewed meanwhile: what the store refuses for so long it will not take. */
+static void an_end_without_an_answer_is_given_up_with_its_claim(void **state)
+{
+    (void)state;
+    struct stage s;
+    struct deaf d = {0};
+    struct once_run *runs[3];
+    struct once_answer a;
+    deaf_open(&s, &d, runs);
+    for (int i = 0; i < 2; i++) { /* of 30 s */
+        clock_manual_advance(&s.clock, 14000);
+        keeper_turn(s.once);
+        once_end_all(&runs[1], all_done, 1, &a);
+        assert_answer(&a, ONCE_RUN, ONCE_UNSURE);
+    }
+    clock_manual_advance(&s.clock, 14000);
+    once_end_all(&runs[1], all_done, 1, &a);
+    assert_answer(&a, ONCE_LATER, ONCE_UNSURE);
+    assert_int_equal(stats_of(s.once).running, 0);
+    assert_int_equal(stats_of(s.once).unsure, 1);
+    once_close(s.once);
+}
+
+/* Whoever renews the claim then is told that it is gone, because it is finished. */
+static void an_end_that_was_heard_without_an_answer_is_no_loss(void **state)
+{
+    (void)state;
+    struct stage s;
+    struct deaf d = {.hears = true};
+    struct once_run *runs[3];
+    struct once_answer a;
+    deaf_open(&s, &d, runs);
+    clock_manual_advance(&s.clock, 14000);
+    keeper_turn(s.once);
+    assert_true(once_run_lost(runs[1]));
+    d.silent = false;
+    once_end_all(&runs[1], all_done, 1, &a);
+    assert_answer(&a, ONCE_ACK, ONCE_FIRST);
+    assert_int_equal(stats_of(s.once).running, 0);
+    once_close(s.once);
+}
+
 struct crowd {
     struct once *once;
     _Atomic int effects, inside, acks, laters;
@@ -610,6 +736,9 @@ int main(void)
         cmocka_unit_test(a_message_without_a_key_can_go_by_its_id),
         test_of_row("H-25", another_body_under_the_same_key_is_flagged),
         test_of_row("H-23", of_a_batch_each_message_has_its_own_outcome),
+        cmocka_unit_test(what_the_store_does_not_answer_holds_up_no_other_end),
+        cmocka_unit_test(an_end_without_an_answer_is_given_up_with_its_claim),
+        cmocka_unit_test(an_end_that_was_heard_without_an_answer_is_no_loss),
         test_of_row("ID-20", sixty_four_threads_and_one_key_make_one_effect),
         cmocka_unit_test(the_keeper_renews),
         cmocka_unit_test(signals_are_the_applications),

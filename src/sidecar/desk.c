@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define LOOK_MS        1000 /* the consumer is asked for so long at a time */
 #define ORDER_AHEAD    1024 /* beyond what runs, so that one value does not stop others */
@@ -445,34 +446,54 @@ static void fate_settle(struct fate *fate, const struct once_answer *answer)
         fate_of_answer(answer, fate);          /* had its own reasons for what failed */
 }
 
-static void end_some(struct sidecar *s, struct job *const *jobs, const struct fate *fates, size_t n,
-                     struct once_answer *answers)
+/* Tells libonce. Those that it has no answer for stay, in front: how many, and when to ask again.
+ * The others are over. */
+static size_t end_some(struct sidecar *s, struct job **jobs, struct fate *fates, size_t n,
+                       struct once_answer *answers, int64_t *wait_ms)
 {
     struct omq_ending endings[TAKE_MAX];
     struct once_run *runs[TAKE_MAX] = {NULL};
+    struct job *over[TAKE_MAX];
     int results[TAKE_MAX] = {0};
+    size_t n_over = 0, left = 0;
     for (size_t i = 0; i < n; i++) {
-        runs[i] = take(&jobs[i]->run);
+        runs[i] = jobs[i]->run;
         results[i] = fates[i].kind <= SIDECAR_ALREADY ? ONCE_DONE : ONCE_FAILED;
     }
     once_end_all(runs, results, n, answers);
     for (size_t i = 0; i < n; i++) {
+        struct job *job = jobs[i];
         struct fate fate = fates[i];
+        if (answers[i].verdict == ONCE_RUN) {
+            *wait_ms = answers[i].wait_ms;
+            jobs[left] = job;
+            fates[left++] = fate;
+            continue;
+        }
+        job->run = NULL;
         fate_settle(&fate, &answers[i]);
-        endings[i] = ending_of(s, jobs[i], &fate, answers[i].verdict);
-        tell(s, jobs[i], &fate, &endings[i]);
+        endings[n_over] = ending_of(s, job, &fate, answers[i].verdict);
+        tell(s, job, &fate, &endings[n_over]);
+        over[n_over++] = job;
     }
-    atomic_fetch_sub_explicit(&s->running, n, memory_order_relaxed);
-    jobs_over(s, jobs, endings, n);
+    atomic_fetch_sub_explicit(&s->running, n_over, memory_order_relaxed);
+    jobs_over(s, over, endings, n_over);
+    return left;
 }
 
-void desk_end(struct sidecar *s, struct job *const *jobs, const struct fate *fates, size_t n)
+void desk_end(struct sidecar *s, struct job **jobs, struct fate *fates, size_t n)
 {
     struct once_answer one;
     struct once_answer *many = n > 1 ? malloc(TAKE_MAX * sizeof *many) : NULL;
     size_t step = many ? TAKE_MAX : 1; /* without memory one by one */
-    for (size_t i = 0; i < n; i += step)
-        end_some(s, jobs + i, fates + i, n - i < step ? n - i : step, many ? many : &one);
+    for (size_t i = 0; i < n; i += step) {
+        size_t left = n - i < step ? n - i : step;
+        int64_t wait_ms = 0;
+        while ((left = end_some(s, jobs + i, fates + i, left, many ? many : &one, &wait_ms)) > 0) {
+            struct timespec pause = {wait_ms / 1000, wait_ms % 1000 * 1000000};
+            (void)nanosleep(&pause, NULL);
+        }
+    }
     free(many);
 }
 

@@ -94,7 +94,8 @@ size_t desk_next(struct sidecar *s, struct job **out, size_t max);
 /* Asks libonce. Those that may run are moved to the front, and their number is returned; the others
  * have ended. */
 size_t desk_begin(struct sidecar *s, struct job **jobs, size_t n);
-void desk_end(struct sidecar *s, struct job *const *jobs, const struct fate *fates, size_t n);
+/* Uses both arrays up. */
+void desk_end(struct sidecar *s, struct job **jobs, struct fate *fates, size_t n);
 must_check enum err desk_open(struct sidecar *s);
 void desk_stop(struct sidecar *s);
 void desk_clear(struct sidecar *s); /* nobody is there any more */

@@ -481,6 +481,20 @@ def _():
     p.stop(consumer)
 
 
+@tap.test("with `once`, a message that the store cannot finish keeps no other from being acknowledged")
+def _():
+    p = play()
+    p.main.call("notary", deaf_to="m3")
+    consumer, _, _ = waiting_behind(p, "DeskDeaf", once="notary", expiry_ms=120000)
+    p.main.call("release")
+    wait_counts(p, consumer, handled=ALL - 1)
+    tap.equal(p.main.call("claims", name=consumer), 1, "claims")
+    p.main.call("notary")
+    wait_counts(p, consumer, handled=ALL)
+    all_came_once(p, consumer)
+    p.stop(consumer)
+
+
 @tap.test("with `once`, what waits behind a handler is not given back for taking too long")
 def _():
     p = play()
