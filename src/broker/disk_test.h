@@ -11,7 +11,8 @@ static struct {
     struct vfs vfs;
     struct vfs_calls calls;
     struct vfs *inner;
-    int left; /* operations until one fails, and all after it; negative: none will */
+    int left;   /* operations until one fails, and all after it; negative: none will */
+    bool blind; /* nothing that is not mapped yet can be */
 } disk;
 
 static inline enum err disk_step(struct fault *why)
@@ -73,15 +74,24 @@ static inline enum err disk_list(struct vfs *v, const char *path,
     return disk.inner->calls->list(disk.inner, path, each, user, why);
 }
 
+static inline enum err disk_map(struct vfs_file *f, uint64_t size, const uint8_t **out,
+                                struct fault *why)
+{
+    return disk.blind ? fault_set(why, ERR_NO_MEMORY, "the disk cannot be mapped")
+                      : disk.inner->calls->map(f, size, out, why);
+}
+
 /* The same files, seen through the disk. */
 static inline struct vfs *disk_over(struct vfs *inner)
 {
     disk.inner = inner;
     disk.left = -1;
+    disk.blind = false;
     disk.calls = *inner->calls;
     disk.calls.open = disk_open;
     disk.calls.write = disk_write;
     disk.calls.sync = disk_sync;
+    disk.calls.map = disk_map;
     disk.calls.rename = disk_rename;
     disk.calls.remove = disk_remove;
     disk.calls.sync_dir = disk_sync_dir;

@@ -454,6 +454,54 @@ static void a_disk_that_fails_puts_it_off(void **state)
     rig_again(p->rig);
 }
 
+/* A message whose file cannot be mapped just now, for want of memory or handles, is not gone: it
+ * comes again when it can be. */
+static void what_cannot_be_read_just_now_comes_later(void **state)
+{
+    struct popper *p = *state;
+    p->rig->store_vfs = disk_over(p->rig->vfs);
+    rig_again(p->rig);
+    send_to(p, 0, "x");
+    rig_fill(p->rig, 3);
+    assert_int_equal(pop_count(p, "g", "T", 32, 1000), 1);
+    rig_again(p->rig);
+    clock_manual_advance(&p->rig->clock, 1000);
+    disk.blind = true;
+    assert_int_equal(pop_turn(p->rig), 0);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 1);
+    disk.blind = false;
+    clock_manual_advance(&p->rig->clock, 60000);
+    assert_int_equal(pop_turn(p->rig), 1);
+    assert_int_equal(pop_count(p, "g", "T", 32, 1000), 1);
+    assert_string_equal(p->held[0].body, "x");
+    p->rig->store_vfs = NULL;
+    rig_again(p->rig);
+}
+
+/* Nor may a start go on without the marks that it cannot read. */
+static void a_start_without_its_marks_is_none(void **state)
+{
+    struct popper *p = *state;
+    struct rig *rig = p->rig;
+    rig->store_vfs = disk_over(rig->vfs);
+    rig_again(rig);
+    send_to(p, 0, "x");
+    assert_int_equal(pop_count(p, "g", "T", 32, 1000), 1);
+    rig_fill(rig, 3);
+    rig_stop(rig);
+    struct fault why = {0};
+    rig->store_open = &disk.blind;
+    enum err err = rig_start(rig, &why);
+    rig->store_open = NULL;
+    disk.blind = false;
+    assert_int_equal(err, ERR_IO);
+    assert_int_equal(rig_start(rig, &why), OK);
+    clock_manual_advance(&rig->clock, 1000);
+    assert_int_equal(pop_turn(rig), 1);
+    rig->store_vfs = NULL;
+    rig_again(rig);
+}
+
 /* Deleted while something was in flight: what was handed out is nobody's any more. */
 static void a_deleted_topic_takes_its_marks_along(void **state)
 {
@@ -581,6 +629,8 @@ int main(void)
         pop_case(a_restart_remembers_what_is_in_flight),
         pop_case(a_restart_keeps_handles_good),
         pop_case(a_disk_that_fails_puts_it_off),
+        pop_case(what_cannot_be_read_just_now_comes_later),
+        pop_case(a_start_without_its_marks_is_none),
         pop_case(a_deleted_topic_takes_its_marks_along),
         pop_case(what_somebody_else_popped_is_seen_to),
         pop_case(what_somebody_else_popped_does_not_wait_for_silence),

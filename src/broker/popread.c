@@ -182,8 +182,10 @@ static enum err records_take(struct reading *read, const struct read_result *got
     return OK;
 }
 
-/* No key needed: the place is moved by its only reader. False: there is nothing more. */
-static bool batch_read(struct broker *b, const struct revive_queue *r, struct read_result *got)
+/* No key needed: the place is moved by its only reader. False: there is nothing more, or what
+ * stands there, which may be a mark, cannot be read just now. */
+static bool batch_read(struct broker *b, const struct revive_queue *r, struct read_result *got,
+                       enum err *err)
 {
     int64_t min = queue_min(b->store, r->queue), at = r->at < min ? min : r->at;
     if (at >= queue_max(r->queue))
@@ -194,8 +196,8 @@ static bool batch_read(struct broker *b, const struct revive_queue *r, struct re
         return true;
     got->n_slices = 0;
     if (got->next <= at)
-        got->next = at + 1; /* what cannot be read is passed over */
-    return true;
+        *err = ERR_IO;
+    return got->next > at; /* what is gone is passed over */
 }
 
 static void batch_drop(const struct read_result *got)
@@ -234,7 +236,7 @@ static enum err queue_replay(struct broker *b, int32_t id)
     arena_init(&read.arena, RECORD_SIZE);
     struct read_result got;
     enum err err = OK;
-    while (!err && batch_read(b, r, &got)) {
+    while (!err && batch_read(b, r, &got, &err)) {
         err = records_take(&read, &got);
         batch_drop(&got);
     }
@@ -273,7 +275,7 @@ void pop_follow(struct broker *b, struct service_turn *out)
         arena_init(&read.arena, RECORD_SIZE);
         struct read_result got;
         enum err err = OK;
-        for (int round = 0; !err && round < ROUNDS && batch_read(b, r, &got); round++) {
+        for (int round = 0; !err && round < ROUNDS && batch_read(b, r, &got, &err); round++) {
             bool foreign = batch_is_foreign(&got, r->ours);
             room_enter(&b->room);
             if (foreign)
@@ -287,7 +289,7 @@ void pop_follow(struct broker *b, struct service_turn *out)
         out->skipped += read.skipped;
         if (err)
             out->err = err;
-        if (queue_max(r->queue) > r->at)
+        else if (queue_max(r->queue) > r->at)
             out->next_ms = 0;
     }
 }

@@ -134,6 +134,8 @@ static void message_read(struct broker *b, struct revival *r, int64_t offset)
         store_read(b->store, r->mark->queue->queue,
                    &(struct read_request){.offset = offset, .max_count = 1}, &read);
     r->fate = FATE_GONE;
+    if (read.status == READ_NONE_MATCHED && read.next == offset)
+        r->fate = FATE_STUCK; /* it is there, and cannot be read just now */
     if (read.status != READ_FOUND)
         return;
     r->slice = read.slices[0];

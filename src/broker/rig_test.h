@@ -38,6 +38,8 @@ struct rig {
     size_t n_delays;
     bool no_index, sync_flush;
     int64_t reserved_ms; /* retention; 0: nothing is deleted in these tests */
+    size_t open_files;   /* that the store keeps; 0: as it likes */
+    bool *store_open;    /* set at a start when the store is open and the broker is not; or NULL */
 };
 
 static inline void session_released(struct counted *c)
@@ -100,10 +102,13 @@ static inline enum err rig_start(struct rig *rig, struct fault *why)
                       .disk_warning = 90},
         .delays_ms = rig->delays_ms,
         .n_delays = rig->n_delays,
+        .open_files = rig->open_files,
     };
     struct store_report report;
     assert_int_equal(store_open(&options, &rig->store, &report, why), OK);
     rig->options.store = rig->store;
+    if (rig->store_open)
+        *rig->store_open = true;
     enum err err = broker_open(&rig->options, &rig->broker, why);
     if (err)
         assert_int_equal(store_close(rig->store, NULL), OK);
@@ -233,6 +238,20 @@ static inline enum err rig_produce(struct rig *rig, struct produce *r)
     uint64_t end;
     broker_produce(rig->broker, rig->desk, r, 1, &end);
     return r->err;
+}
+
+/* So many messages of 3 MB each to another topic: three of them begin the log's next file. */
+static inline void rig_fill(struct rig *rig, int n)
+{
+    uint8_t *body = calloc(3, 1 << 20);
+    assert_non_null(body);
+    for (int i = 0; i < n; i++) {
+        struct produce r = rig_message("Filler", "");
+        r.body = bytes_of(body, 3 << 20);
+        assert_int_equal(rig_produce(rig, &r), OK);
+    }
+    free(body);
+    broker_dispatch_turn(rig->broker);
 }
 
 /* Stores a message in queue 0 with a tag ("": none) and lets readers know. */
