@@ -475,8 +475,8 @@ static enum err queue_walk(struct broker *b, struct queue *queue, int64_t from, 
             }
             counted_drop(read.slices[i].owner);
         }
-        if (read.next <= from)
-            break;
+        if (!err && read.next <= from)
+            err = ERR_IO; /* it is there, and cannot be read just now */
         from = read.next;
     }
     return err;

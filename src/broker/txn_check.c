@@ -39,7 +39,8 @@ struct work {
     bool due, maybe_ended;
     struct slice slice; /* no owner: it was not read, or cannot be */
     struct record record;
-    bool lost, known; /* it cannot be read; its message is there already */
+    bool lost, known; /* there is none any more; its message is there already */
+    bool later;       /* it cannot be read just now */
     enum fate fate;
     struct half *half; /* taken; NULL: it stays as it is */
     bool copies;       /* its copy is among the drafts … */
@@ -208,9 +209,11 @@ static bool work_ask(struct broker *b, const struct work *w)
 
 static void work_read(struct broker *b, struct work *w)
 {
-    if (store_read_at(b->store, w->position, &w->slice)) {
+    enum err err = store_read_at(b->store, w->position, &w->slice);
+    if (err) {
         w->slice.owner = NULL;
-        w->lost = true;
+        w->lost = err == ERR_NOT_FOUND || err == ERR_DAMAGED;
+        w->later = !w->lost;
         return;
     }
     w->lost = record_decode(w->slice.bytes, &w->record) || !record_is_half(&w->record);
@@ -237,6 +240,8 @@ static void round_read(struct broker *b, struct round *r)
 static enum fate fate_of(struct broker *b, const struct work *w)
 {
     room_held(&b->room);
+    if (w->later)
+        return FATE_STAY;
     if (w->lost)
         return FATE_LOST;
     if (w->known)

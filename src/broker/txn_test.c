@@ -561,6 +561,41 @@ static void a_disk_that_fails_changes_nothing(void **state)
     broker_session_gone(rig->broker, &p.counted);
 }
 
+/* A half whose file cannot be mapped just now, for want of memory or handles, is open all the same:
+ * it is asked for when it can be, and a start does not go on without it. */
+static void what_cannot_be_read_just_now_stays_open(void **state)
+{
+    struct rig *rig = *state;
+    rig_stop(rig);
+    rig->store_vfs = disk_over(rig->vfs);
+    rig->open_files = 1;
+    struct fault why = {0};
+    assert_int_equal(rig_start(rig, &why), OK);
+    struct session p;
+    txn_joins(rig, &p, "p@1", "PG");
+    struct txn_end one = txn_half(rig, "K1");
+    rig_fill(rig, 6);
+    disk.blind = true;
+    assert_int_equal(txn_pass(rig, 30000), 0);
+    assert_int_equal(txn_counts(rig).txn_open, 1);
+    disk.blind = false;
+    assert_int_equal(txn_pass(rig, 30000), 1);
+    rig_fill(rig, 3);
+    broker_session_gone(rig->broker, &p.counted);
+    rig_stop(rig);
+    rig->store_open = &disk.blind;
+    enum err err = rig_start(rig, &why);
+    rig->store_open = NULL;
+    disk.blind = false;
+    assert_int_equal(err, ERR_IO);
+    assert_int_equal(rig_start(rig, &why), OK);
+    assert_int_equal(txn_say(rig, &one, true), OK);
+    assert_int_equal(later_count(rig, "T", 1), 1);
+    rig_stop(rig);
+    rig->store_vfs = NULL;
+    assert_int_equal(rig_start(rig, &why), OK);
+}
+
 /* After a clean stop the two queues are read from where it matters, and only there. */
 static void a_restart_knows_what_is_open(void **state)
 {
@@ -672,6 +707,7 @@ int main(void)
         txn_case(an_operator_takes_it_up_again),
         txn_case(there_is_a_limit),
         txn_case(a_disk_that_fails_changes_nothing),
+        txn_case(what_cannot_be_read_just_now_stays_open),
         txn_case(a_restart_knows_what_is_open),
         txn_case(op_records_are_read),
         txn_case(the_table_holds_many),
