@@ -1,5 +1,5 @@
 /* offsets.c - how far each group has come in each queue, and where queues begin and end. */
-#include "broker/broker_int.h"
+#include "broker/pop_int.h"
 
 #include <stdlib.h>
 
@@ -312,6 +312,7 @@ enum err progress_set(struct broker *b, const struct commit *c)
         err = place_set(p, c->queue_id, c->offset, c->session);
     if (err)
         return err;
+    pop_moved(b);
     if (++b->tables[TABLE_OFFSETS].changes % VERSION_COMMITS == 0) {
         b->tables[TABLE_OFFSETS].version.counter++;
         b->tables[TABLE_OFFSETS].version.timestamp = clock_ms(b->clock);

@@ -193,6 +193,8 @@ static inline uint32_t mark_all(const struct mark *mark)
 void pop_wrote(struct broker *b, int32_t revive_id, int64_t last_offset, uint64_t end);
 /* What the file may say of a group's offset. */
 int64_t pop_saved_offset(struct broker *b, const struct progress *p, const struct place *place);
+/* Some group's offset has moved, by whomever. */
+void pop_moved(struct broker *b);
 /* Before the offsets are saved. */
 void pop_settle(struct broker *b);
 void pop_settle_all(struct broker *b); /* no key held: everything is flushed, nobody pops */

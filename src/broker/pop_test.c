@@ -454,6 +454,25 @@ static void a_disk_that_fails_puts_it_off(void **state)
     rig_again(p->rig);
 }
 
+/* While something is in flight an operator moves the group ahead: a stop does not undo that. */
+static void an_operator_is_not_forgotten(void **state)
+{
+    struct popper *p = *state;
+    struct fault why = {0};
+    for (int i = 0; i < 10; i++)
+        send_to(p, 0, "x");
+    assert_int_equal(pop_count(p, "g", "T", 1, 600000), 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(store_flush_all(p->rig->store, &why), OK);
+        assert_int_equal(broker_save_turn(p->rig->broker, &why), OK);
+    }
+    struct commit move = {NULL, BYTES("g"), BYTES("T"), 0, 9};
+    assert_int_equal(broker_offset_commit(p->rig->broker, &move, &why), OK);
+    rig_again(p->rig);
+    assert_int_equal(rig_offset(p->rig, "g", "T", 0), 9);
+    assert_int_equal(pop_count(p, "g", "T", 32, 1000), 1);
+}
+
 /* A message whose file cannot be mapped just now, for want of memory or handles, is not gone: it
  * comes again when it can be. */
 static void what_cannot_be_read_just_now_comes_later(void **state)
@@ -629,6 +648,7 @@ int main(void)
         pop_case(a_restart_remembers_what_is_in_flight),
         pop_case(a_restart_keeps_handles_good),
         pop_case(a_disk_that_fails_puts_it_off),
+        pop_case(an_operator_is_not_forgotten),
         pop_case(what_cannot_be_read_just_now_comes_later),
         pop_case(a_start_without_its_marks_is_none),
         pop_case(a_deleted_topic_takes_its_marks_along),

@@ -312,6 +312,12 @@ int64_t pop_saved_offset(struct broker *b, const struct progress *p, const struc
     return q && q->saved >= 0 && q->saved < place->offset ? q->saved : place->offset;
 }
 
+void pop_moved(struct broker *b)
+{
+    room_held(&b->room);
+    b->pop->unsettled |= b->pop->queues.n > 0;
+}
+
 static bool pop_queue_idle(struct broker *b, const struct pop_queue *q)
 {
     return !q->busy && q->n_marks == 0 && order_is_over(b, q) && q->saved == q->settles &&
