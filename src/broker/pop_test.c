@@ -1,6 +1,7 @@
 /* POP: messages are handed out for a time, to one at a time, until they are acknowledged. */
 #include "broker/pop_test.h"
 #include "base/crc32.h"
+#include "broker/crash_test.h"
 #include "broker/disk_test.h"
 
 static void send_some(struct popper *p, int n)
@@ -473,6 +474,31 @@ static void an_operator_is_not_forgotten(void **state)
     assert_int_equal(pop_count(p, "g", "T", 32, 1000), 1);
 }
 
+/* An operator moves the group back, and somebody wants more time for what it has from before: a
+ * crash does not bring the group ahead again. */
+static void more_time_moves_no_group(void **state)
+{
+    struct popper *p = *state;
+    struct fault why = {0};
+    struct vfs_fault *fault = fault_under(p->rig, 1);
+    for (int i = 0; i < 10; i++)
+        send_to(p, 0, "x");
+    assert_int_equal(pop_count(p, "g", "T", 10, 600000), 10);
+    struct held last = p->held[9];
+    struct commit move = {NULL, BYTES("g"), BYTES("T"), 0, 2};
+    assert_int_equal(broker_offset_commit(p->rig->broker, &move, &why), OK);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(store_flush_all(p->rig->store, &why), OK);
+        assert_int_equal(broker_save_turn(p->rig->broker, &why), OK);
+    }
+    assert_int_equal(pop_retime(p, "g", &last, 500000), OK);
+    fault_crash(p->rig, fault);
+    assert_int_equal(rig_start(p->rig, &why), OK);
+    assert_int_equal(rig_offset(p->rig, "g", "T", 0), 2);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 10);
+    fault_over(p->rig, fault);
+}
+
 /* A message whose file cannot be mapped just now, for want of memory or handles, is not gone: it
  * comes again when it can be. */
 static void what_cannot_be_read_just_now_comes_later(void **state)
@@ -649,6 +675,7 @@ int main(void)
         pop_case(a_restart_keeps_handles_good),
         pop_case(a_disk_that_fails_puts_it_off),
         pop_case(an_operator_is_not_forgotten),
+        pop_case(more_time_moves_no_group),
         pop_case(what_cannot_be_read_just_now_comes_later),
         pop_case(a_start_without_its_marks_is_none),
         pop_case(a_deleted_topic_takes_its_marks_along),

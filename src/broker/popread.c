@@ -63,8 +63,9 @@ static enum err mark_restore(struct reading *read, const struct mark_record *r,
 {
     struct broker *b = read->b;
     if (r->n == 0 || !topic_find(b, r->topic))
-        return OK; /* a topic that has been deleted since */
-    int64_t next = is_news(read, record) ? r->offsets[r->n - 1] + 1 : -1;
+        return OK;                       /* a topic that has been deleted since */
+    bool handed_out = r->from_start < 0; /* else it was before, and may be behind the group now */
+    int64_t next = handed_out && is_news(read, record) ? r->offsets[r->n - 1] + 1 : -1;
     struct pop_queue *q = group_reaches(b, r, r->start, next);
     if (!q)
         return ERR_NO_MEMORY;
