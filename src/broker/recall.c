@@ -25,6 +25,7 @@
 
 #define KEY_MOST  1024
 #define TEXT_MOST 4096
+#define LATE_S    600
 
 /* ---- handles ---- */
 
@@ -133,8 +134,14 @@ static bool record_key(const struct record *record, char out[KEY_MOST], size_t *
     return key_make(topic, key, out, len);
 }
 
-enum err recall_note(struct timers *t, const struct record *record, int64_t second, bool near)
+/* One that is late is kept a while longer: what it recalls may be late as well, have to be put in
+ * again, and so come into a later slot. */
+enum err recall_note(struct broker *b, const struct record *record, int64_t second, bool near)
 {
+    struct timers *t = b->timer;
+    int64_t now = clock_ms(b->clock) / TIMER_SECOND;
+    if (second < now)
+        second = now + LATE_S;
     char text[KEY_MOST];
     size_t len;
     if (!record_key(record, text, &len))

@@ -51,7 +51,8 @@
 #define PAUSE_LEAST_MS 100
 #define PAUSE_MOST_MS  1000
 #define TEXT_SIZE      (1u << 20)
-#define ADDED_MOST     128 /* three properties with numbers */
+#define ADDED_MOST     128   /* three properties with numbers */
+#define LATE_MS        60000 /* a turn does not take so long */
 
 /* ---- in ---- */
 
@@ -183,6 +184,18 @@ static enum fate unit_draft(struct broker *b, const struct timed *timed,
     return roll ? FATE_ROLL : FATE_DELIVER;
 }
 
+/* A recall is put in again when its message is due, or nearly: it was late. It counts from now on,
+ * since the message may be in this batch. */
+static enum err roll_note(struct broker *b, const struct record *record)
+{
+    int64_t out_ms;
+    struct bytes key;
+    if (!props_get(record->props, PROP_TIMER_DELETE, &key) || !timers_out_ms(record, &out_ms) ||
+        out_ms > clock_ms(b->clock) + LATE_MS)
+        return OK;
+    return recall_note(b, record, out_ms / TIMER_SECOND, true);
+}
+
 /* False: the batch ends in front of this unit. */
 static bool outgoing_take(struct broker *b, const struct timed *timed, struct outgoing *go)
 {
@@ -198,6 +211,10 @@ static bool outgoing_take(struct broker *b, const struct timed *timed, struct ou
         return false;
     }
     enum fate fate = err ? FATE_LOST : unit_draft(b, timed, record, go);
+    if (fate == FATE_ROLL && roll_note(b, record)) {
+        go->stuck = fault_set(&go->why, ERR_NO_MEMORY, "no memory to note a recall");
+        return false;
+    }
     if (fate == FATE_STUCK)
         return false;
     go->known += fate == FATE_KNOWN;

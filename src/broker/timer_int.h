@@ -143,6 +143,8 @@ void near_forget(struct timers *t);
 
 /* Gives units to what stands in the queue. True: there is more, or it has to wait. */
 must_check enum err timers_take(struct broker *b, bool *more, struct service_turn *out);
+/* The time that a record says. */
+must_check bool timers_out_ms(const struct record *record, int64_t *out_ms);
 /* The record of a unit, copied to the buffer from `*used` on, which moves behind it.
  * ERR_TOO_BIG: there is no room for it behind what is there. */
 must_check enum err timers_record(struct broker *b, int64_t position, uint32_t size, size_t *used,
@@ -150,8 +152,8 @@ must_check enum err timers_record(struct broker *b, int64_t position, uint32_t s
 
 /* ---- recall.c ---- */
 
-/* A delete unit was made, or is loaded. */
-must_check enum err recall_note(struct timers *t, const struct record *record, int64_t second,
+/* A delete unit was made, is loaded, or is put in again late. */
+must_check enum err recall_note(struct broker *b, const struct record *record, int64_t second,
                                 bool near);
 /* Room: recall. Whether this message was recalled. */
 bool recall_hits(struct timers *t, const struct record *record);

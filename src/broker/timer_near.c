@@ -137,7 +137,7 @@ static enum err slot_take(struct broker *b, size_t base, int64_t second, int64_t
         enum err err = timers_record(b, unit->position, unit->size, &used, &record);
         if (err)
             return err == ERR_NO_MEMORY ? err : OK; /* what it recalls is older, and gone too */
-        return recall_note(t, &record, second, true);
+        return recall_note(b, &record, second, true);
     }
     return timer_is_done(t, &timed.key) ? OK : slot_pick(t, base, &timed);
 }

@@ -74,7 +74,7 @@ static int32_t hash_of(struct bytes topic) /* Java's String.hashCode, of plain l
     return (int32_t)hash;
 }
 
-static bool out_time(const struct record *record, int64_t *out_ms)
+bool timers_out_ms(const struct record *record, int64_t *out_ms)
 {
     struct bytes text;
     return props_get(record->props, PROP_TIMER_OUT, &text) && bytes_to_i64(text, out_ms) &&
@@ -106,9 +106,11 @@ static enum err unit_put(struct broker *b, const struct record *record, struct t
     if (second < t->cleared)
         t->cleared = second;
 
-    bool near = second <= t->loaded;
-    if ((unit->magic & TIMER_DELETE) && !(unit->magic & TIMER_ROLL))
-        return recall_note(t, record, second, near);
+    bool near = second <= t->loaded, rolls = unit->magic & TIMER_ROLL;
+    if (unit->magic & TIMER_DELETE)
+        err = recall_note(b, record, second, near && !rolls);
+    if (err || ((unit->magic & TIMER_DELETE) && !rolls))
+        return err;
     atomic_fetch_add_explicit(&t->pending, 1, memory_order_relaxed);
     struct timed timed = {
         .key = {timer_due(unit->time_ms), at},
@@ -136,7 +138,7 @@ static enum err record_take(struct broker *b, const struct record *record, bool 
         return OK;
     struct bytes topic = {0}, key;
     int64_t out_ms, now_ms = clock_ms(b->clock);
-    if (!out_time(record, &out_ms)) {
+    if (!timers_out_ms(record, &out_ms)) {
         *lost = true;
         return OK;
     }

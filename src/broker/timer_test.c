@@ -420,6 +420,54 @@ static void a_recalled_message_never_comes(void **state)
     }
 }
 
+/* A message that is to be put in again is recalled, then the broker is away until its time is over.
+ * What was to be put in again meanwhile is the message, or the recall; it never comes. */
+static void a_recall_lasts_while_the_broker_is_away(void **state)
+{
+    struct rig *rig = *state;
+    const int64_t hour = 3600000;
+    static const struct {
+        int64_t recalled, stopped; /* hours */
+    } rows[] = {{20, 21}, {10, 25}, {1, 2}};
+    for (size_t i = 0; i < 3; i++) {
+        struct produce m = timer_send(rig, "T", 60 * hour, "m");
+        timer_turn(rig);
+        timer_forward(rig, rows[i].recalled * hour);
+        timer_turn(rig);
+        assert_int_equal(timer_recall(rig, "T", m.timer_due_ms, m.uniq_key), OK);
+        timer_turn(rig);
+        timer_forward(rig, (rows[i].stopped - rows[i].recalled) * hour);
+        timer_turn(rig);
+        rig_again(rig);
+        timer_forward(rig, (61 - rows[i].stopped) * hour);
+        timer_turn(rig);
+        timer_turn(rig);
+        timer_forward(rig, hour);
+        timer_turn(rig);
+        assert_int_equal(later_count(rig, "T", 0), 0);
+        assert_int_equal(timer_count(rig).timers_recalled, 1);
+        assert_int_equal(timer_count(rig).timers_pending, 0);
+        assert_int_equal(rig->broker->timer->recalls.n, 0);
+    }
+}
+
+/* A recall whose time is far is in its unit, and not in memory until then. */
+static void a_recall_for_later_takes_no_memory(void **state)
+{
+    struct rig *rig = *state;
+    struct produce m = timer_send(rig, "T", 200000000, "m");
+    assert_int_equal(timer_recall(rig, "T", m.timer_due_ms, m.uniq_key), OK);
+    assert_int_equal(rig->broker->timer->recalls.n, 1);
+    timer_turn(rig);
+    assert_int_equal(rig->broker->timer->recalls.n, 0);
+    for (int i = 0; i < 300; i++) {
+        timer_forward(rig, 1000000);
+        timer_turn(rig);
+    }
+    assert_int_equal(later_count(rig, "T", 0), 0);
+    assert_int_equal(timer_count(rig).timers_recalled, 1);
+}
+
 /* The record of the recall is in the log but not yet in the queue, as with SYNC_FLUSH. */
 static void a_recall_counts_before_its_record_is_seen(void **state)
 {
@@ -630,6 +678,8 @@ int main(void)
         rig_test(a_clock_that_goes_back_makes_nothing_early_and_nothing_twice),
         rig_test(a_clock_that_jumps_ahead_delivers_all_that_is_due),
         rig_test(a_recalled_message_never_comes),
+        rig_test(a_recall_lasts_while_the_broker_is_away),
+        rig_test(a_recall_for_later_takes_no_memory),
         rig_test(a_recall_counts_before_its_record_is_seen),
         rig_test(a_recall_that_cannot_be_is_refused),
         rig_test(a_forged_time_is_no_recall),
