@@ -455,6 +455,35 @@ static void a_disk_that_fails_puts_it_off(void **state)
     rig_again(p->rig);
 }
 
+/* Whoever acknowledges twice, because the answer has not come, waits for the same record. */
+static void a_second_yes_is_as_safe_as_the_first(void **state)
+{
+    struct popper *p = *state;
+    clock_manual_advance(&p->rig->clock, 5);
+    send_to(p, 0, "x");
+    send_to(p, 0, "y");
+    assert_int_equal(pop_count(p, "g", "T", 2, 60000), 2);
+    struct held x = p->held[0], y = p->held[1];
+    uint64_t before = 0;
+    struct held *row[] = {&x, &x, &y, &y}; /* the mark is there, the mark is gone */
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(pop_ack(p, "g", row[i]), OK);
+        assert_true(i % 2 ? p->end == before : p->end > before);
+        before = p->end;
+    }
+    send_to(p, 1, "z");
+    struct pop pop = pop_wish("h", "T", 1, 60000);
+    pop.ordered = true;
+    pop.queue_id = 1;
+    assert_int_equal(pop_now(p, &pop), OK);
+    assert_int_equal(p->n, 1);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pop_ack(p, "h", &p->held[0]), OK);
+        assert_true(p->end > before);
+        before = p->end;
+    }
+}
+
 /* While something is in flight an operator moves the group ahead: a stop does not undo that. */
 static void an_operator_is_not_forgotten(void **state)
 {
@@ -674,6 +703,7 @@ int main(void)
         pop_case(a_restart_remembers_what_is_in_flight),
         pop_case(a_restart_keeps_handles_good),
         pop_case(a_disk_that_fails_puts_it_off),
+        pop_case(a_second_yes_is_as_safe_as_the_first),
         pop_case(an_operator_is_not_forgotten),
         pop_case(more_time_moves_no_group),
         pop_case(what_cannot_be_read_just_now_comes_later),

@@ -70,6 +70,11 @@ static void ack_in_order(struct broker *b, struct mark_desk *desk, struct ack *a
     }
     if (a->err == ERR_NOT_FOUND)
         a->err = handle_late(b, a->offsets[0], &a->why);
+    if (!a->err && next < 0 && q && q->order) { /* it may not be in the log yet */
+        int64_t place = progress_get(b, a->group, a->topic, a->queue_id);
+        a->err = desk_add_order(b, desk, q, place);
+        a->stored = !a->err;
+    }
     if (a->err || next < 0)
         return;
     struct commit commit = {NULL, a->group, a->topic, a->queue_id, next};
@@ -154,9 +159,13 @@ static enum err acks_note(struct broker *b, struct mark_desk *desk, struct ack *
     return err;
 }
 
-/* Room: core. */
-static void ack_done(struct broker *b, struct ack *a, enum err err)
+/* Room: core. What was done before is as safe as our last record. */
+static void ack_done(struct broker *b, struct ack *a, enum err err, uint64_t *end)
 {
+    if (!a->mark && !a->err && !a->stored) {
+        a->stored = true;
+        *end = *end > b->pop->end ? *end : b->pop->end;
+    }
     if (!a->mark)
         return;
     mark_unclaim(a->mark, 0);
@@ -193,7 +202,7 @@ void broker_ack(struct broker *b, struct mark_desk *desk, struct ack *acks, size
     for (size_t i = 0; i < n; i++) {
         if (!acks[i].mark && acks[i].stored && err)
             acks[i].err = err; /* in order: it counts, but not after a crash */
-        ack_done(b, &acks[i], err);
+        ack_done(b, &acks[i], err, end);
     }
     room_leave(&b->room);
     holds_wake(&woken);
