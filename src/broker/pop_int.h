@@ -51,8 +51,10 @@ struct pop_queue {
     struct queue *queue;
     bool busy; /* somebody is popping just now */
     size_t n_marks;
-    int64_t saved;   /* the group's offset: what the file may say … */
-    int64_t settles; /* … and will say when the log is flushed so far as it was then */
+    int64_t saved;          /* the group's offset: what the file may say … */
+    int64_t settles;        /* … and will say when the log is flushed so far as it was then */
+    int64_t moved_ms;       /* handles up to this time may be of messages in another mark now … */
+    int64_t moved_until_ms; /* … and until then look as if they were done with */
     struct pop_order *order;
     int32_t queue_id;
     struct bytes topic, group; /* in the text */
@@ -77,7 +79,8 @@ struct mark {
     uint32_t acked;   /* bit i: message i */
     uint32_t writing; /* acknowledgements under way, */
     uint32_t claimed; /* for these messages; */
-    uint32_t moving;  /* and these are on their way into another mark */
+    uint32_t moving;  /* and these are on their way into another mark, */
+    uint32_t moved;   /* and these are there, or in a copy: acked, but by no acknowledgement */
     uint32_t n;
     bool written;     /* its record is in the log */
     bool reviving;    /* its time is up and somebody is at it */
@@ -181,6 +184,8 @@ int mark_index(const struct mark *mark, int64_t offset);
  * from being revived. */
 void mark_claim(struct mark *mark, uint32_t bits, bool moving);
 void mark_unclaim(struct mark *mark, uint32_t moved);
+/* These are in another mark now: whoever shows this one's handle is late. */
+void mark_moved(struct mark *mark, uint32_t bits);
 /* Bits of messages that are done with. Frees the mark when it is finished. */
 void mark_done(struct broker *b, struct mark *mark, uint32_t bits);
 void mark_free(struct broker *b, struct mark *mark);

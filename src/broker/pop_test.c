@@ -528,6 +528,22 @@ static void more_time_moves_no_group(void **state)
     fault_over(p->rig, fault);
 }
 
+/* The handle of before says nothing any more: what is told yes by it would come again. */
+static void an_old_handle_is_told_no(void **state)
+{
+    struct popper *p = *state;
+    send_to(p, 0, "x");
+    clock_manual_advance(&p->rig->clock, 5);
+    assert_int_equal(pop_count(p, "g", "T", 1, 60000), 1);
+    struct held old = p->held[0];
+    clock_manual_advance(&p->rig->clock, 5);
+    assert_int_equal(pop_retime(p, "g", &p->held[0], 10000), OK);
+    clock_manual_advance(&p->rig->clock, 5);
+    assert_int_equal(pop_ack(p, "g", &old), ERR_NOT_FOUND);
+    clock_manual_advance(&p->rig->clock, 10000);
+    assert_int_equal(pop_turn(p->rig), 1);
+}
+
 /* A message whose file cannot be mapped just now, for want of memory or handles, is not gone: it
  * comes again when it can be. */
 static void what_cannot_be_read_just_now_comes_later(void **state)
@@ -706,6 +722,7 @@ int main(void)
         pop_case(a_second_yes_is_as_safe_as_the_first),
         pop_case(an_operator_is_not_forgotten),
         pop_case(more_time_moves_no_group),
+        pop_case(an_old_handle_is_told_no),
         pop_case(what_cannot_be_read_just_now_comes_later),
         pop_case(a_start_without_its_marks_is_none),
         pop_case(a_deleted_topic_takes_its_marks_along),

@@ -4,8 +4,9 @@
  * in a handle is believed; it only finds the mark, and the message must be in it. One that finds
  * nothing may be late, forged, or sent twice. If the group has been there, and by what the handle
  * says itself its time is not up and it is not from before our start, the mark can only have been
- * finished, and the acknowledgement has been done already. Otherwise the message comes, or has
- * come, again, and the consumer hears that (Apache's broker says yes to all of them).
+ * finished, and the acknowledgement has been done already, unless messages of that time were given
+ * another mark since. Otherwise the message comes, or has come, again, and the consumer hears that
+ * (Apache's broker says yes to all of them).
  *
  * Between finding the mark and having written the acknowledgement the key is given back; `writing`
  * keeps the mark from being revived meanwhile. Acknowledgements of the same mark in one turn become
@@ -96,13 +97,15 @@ static void ack_find(struct broker *b, struct ack *a)
     struct mark *mark = handle_mark(b, a->topic, a->group, a->queue_id, &a->handle);
     if (!mark) {
         int64_t place = progress_get(b, a->group, a->topic, a->queue_id);
-        if (place <= a->offsets[a->n - 1] || !handle_is_young(b, &a->handle))
+        const struct pop_queue *q = pop_queue_find(b, a->topic, a->group, a->queue_id);
+        bool moved = q && a->handle.pop_ms <= q->moved_ms; /* or it may be */
+        if (place <= a->offsets[a->n - 1] || moved || !handle_is_young(b, &a->handle))
             a->err = handle_late(b, a->offsets[0], &a->why);
         return;
     }
     for (uint32_t i = 0; i < a->n; i++) {
         int at = mark_index(mark, a->offsets[i]);
-        bool gone = at < 0 || mark->moving & 1u << at;
+        bool gone = at < 0 || (mark->moving | mark->moved) & 1u << at;
         if (gone && !a->lenient) {
             a->err = handle_late(b, a->offsets[i], &a->why);
             return;
@@ -295,6 +298,8 @@ enum err broker_retime(struct broker *b, struct mark_desk *desk, struct retime *
         mark_written(b, fresh);
     if (!err)
         desk_wrote(b, desk, *end);
+    if (!err)
+        mark_moved(old, bit);
     mark_done(b, old, err ? 0 : bit);
     room_leave(&b->room);
     return err ? fault_set(why, err, "the new time cannot be noted: %s", err_text(err)) : OK;

@@ -254,6 +254,17 @@ void mark_unclaim(struct mark *mark, uint32_t moved)
         mark->claimed = 0;
 }
 
+void mark_moved(struct mark *mark, uint32_t bits)
+{
+    struct pop_queue *q = mark->queue;
+    int64_t until_ms = mark->key.pop_ms + mark->invisible_ms;
+    mark->moved |= bits;
+    if (mark->key.pop_ms > q->moved_ms)
+        q->moved_ms = mark->key.pop_ms;
+    if (until_ms > q->moved_until_ms)
+        q->moved_until_ms = until_ms;
+}
+
 void mark_done(struct broker *b, struct mark *mark, uint32_t bits)
 {
     room_held(&b->room);
@@ -320,7 +331,8 @@ void pop_moved(struct broker *b)
 
 static bool pop_queue_idle(struct broker *b, const struct pop_queue *q)
 {
-    return !q->busy && q->n_marks == 0 && order_is_over(b, q) && q->saved == q->settles &&
+    return !q->busy && q->n_marks == 0 && order_is_over(b, q) &&
+           q->moved_until_ms <= clock_ms(b->clock) && q->saved == q->settles &&
            q->saved == progress_get(b, q->group, q->topic, q->queue_id);
 }
 

@@ -320,6 +320,7 @@ static void message_done(struct broker *b, struct revival *r, struct service_tur
     case FATE_STUCK:
         return;
     }
+    r->mark->moved |= r->bit;      /* whoever acknowledges it now is late */
     mark_done(b, r->mark, r->bit); /* it stays while it is `reviving` */
 }
 
