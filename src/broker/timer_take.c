@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-#define TAKE_ROUNDS 64 /* of TIMER_BATCH records, in one turn */
+#define TAKE_ROUNDS 64   /* of TIMER_BATCH records, in one turn */
+#define PLACES_MOST 3600 /* of the wheel, that are tried */
 
 /* ---- records ---- */
 
@@ -81,12 +82,25 @@ bool timers_out_ms(const struct record *record, int64_t *out_ms)
            *out_ms > 0 && *out_ms < INT64_MAX / 4;
 }
 
+/* A clock that was far ahead may have left something in this second's place that stays there for
+ * long: then the next second whose place is free is as good. */
+static void place_find(const struct timers *t, struct timer_unit *unit)
+{
+    for (int i = 0; i < PLACES_MOST; i++) {
+        int64_t second = unit->time_ms / TIMER_SECOND;
+        if (timerwheel_holder(t->wheel, second) <= second)
+            return;
+        unit->time_ms = (second + 1) * TIMER_SECOND + 1;
+    }
+}
+
 /* Puts the unit into its slot. ERR_RANGE: that second's place in the wheel is taken by another. */
 static enum err unit_put(struct broker *b, const struct record *record, struct timer_unit *unit,
                          struct fault *why)
 {
     struct timers *t = b->timer;
     struct timer_slot slot;
+    place_find(t, unit);
     int64_t second = unit->time_ms / TIMER_SECOND, at;
     bool there = timerwheel_get(t->wheel, second, &slot);
     if (!there && !timerwheel_put(t->wheel, &slot))

@@ -396,6 +396,46 @@ static void a_clock_that_jumps_ahead_delivers_all_that_is_due(void **state)
     assert_int_equal(later_count(rig, "T", 0), 50);
 }
 
+/* What was sent by a clock that was a year ahead keeps its slot for so long. Another message for
+ * the same place of the wheel comes a second later, and nobody waits behind it. */
+static void a_year_that_was_not_keeps_nobody_back(void **state)
+{
+    struct rig *rig = *state;
+    const int64_t year = INT64_C(364) * 86400000, hour = 3600000; /* 26 times around the wheel */
+    timer_send(rig, "U", 1, "first");
+    timer_turn(rig);
+    timer_forward(rig, 5);
+    timer_turn(rig);
+    timer_forward(rig, year);
+    timer_send(rig, "T", hour, "far");
+    timer_turn(rig);
+    timer_back(rig, year);
+    timer_turn(rig);
+    struct produce recalled = timer_send(rig, "T", hour, "recalled");
+    timer_send(rig, "T", hour, "same");
+    timer_send(rig, "T", 10000, "near");
+    assert_int_equal(timer_recall(rig, "T", recalled.timer_due_ms, recalled.uniq_key), OK);
+    for (int again = 0; again <= 1; again++) {
+        timer_turn(rig);
+        assert_int_equal(timer_count(rig).timers_behind, 0);
+        assert_int_equal(timer_count(rig).timers_pending, 4);
+        rig_again(rig);
+    }
+    timer_forward(rig, 10001);
+    timer_turn(rig);
+    assert_int_equal(later_count(rig, "T", 0), 1);
+    timer_forward(rig, hour - 10002);
+    timer_turn(rig);
+    assert_int_equal(later_count(rig, "T", 0), 1);
+    timer_forward(rig, 2000);
+    timer_turn(rig);
+    assert_int_equal(later_count(rig, "T", 0), 2);
+    assert_int_equal(timer_count(rig).timers_recalled, 1);
+    timer_forward(rig, year);
+    timer_turn(rig);
+    assert_int_equal(later_count(rig, "T", 0), 3);
+}
+
 /* ---- taking back ---- */
 
 static void a_recalled_message_never_comes(void **state)
@@ -677,6 +717,7 @@ int main(void)
         rig_test(retention_waits_for_what_is_late),
         rig_test(a_clock_that_goes_back_makes_nothing_early_and_nothing_twice),
         rig_test(a_clock_that_jumps_ahead_delivers_all_that_is_due),
+        rig_test(a_year_that_was_not_keeps_nobody_back),
         rig_test(a_recalled_message_never_comes),
         rig_test(a_recall_lasts_while_the_broker_is_away),
         rig_test(a_recall_for_later_takes_no_memory),

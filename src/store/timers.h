@@ -101,6 +101,8 @@ bool timerwheel_get(const struct timerwheel *wheel, int64_t second, struct timer
 /* False: the place is taken by another second, two weeks or more away. */
 must_check bool timerwheel_put(struct timerwheel *wheel, const struct timer_slot *slot);
 void timerwheel_clear(struct timerwheel *wheel, int64_t second);
+/* Whose place in the wheel it is that this second has as well; -1: nobody's. */
+int64_t timerwheel_holder(const struct timerwheel *wheel, int64_t second);
 /* The first second from `from` on that has something; -1: none. */
 int64_t timerwheel_next(const struct timerwheel *wheel, int64_t from);
 /* Writes what has changed to the file; made anew when it is the first time. */

@@ -98,6 +98,12 @@ bool timerwheel_get(const struct timerwheel *wheel, int64_t second, struct timer
     return true;
 }
 
+int64_t timerwheel_holder(const struct timerwheel *wheel, int64_t second)
+{
+    const uint8_t *slot = wheel->slots + index_of(second) * TIMER_SLOT_SIZE;
+    return slot_used(slot) ? (int64_t)load_u64(slot) : -1;
+}
+
 bool timerwheel_put(struct timerwheel *wheel, const struct timer_slot *put)
 {
     size_t index = index_of(put->second);
