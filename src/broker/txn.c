@@ -161,7 +161,7 @@ static int64_t number_of(const struct record *record, struct bytes name, int64_t
 }
 
 /* A first copy is as old as it has been here: its birth is the producer's clock, which may be
- * wrong. Of a later one only the birth is left. */
+ * wrong. A later one says only the birth. */
 void half_read(const struct record *record, struct half *out)
 {
     out->root = record_root(record);
@@ -173,6 +173,7 @@ void half_read(const struct record *record, struct half *out)
     bool first = out->root == record->position && out->checks == 0;
     out->first_ms =
         first || record->born_ms > record->store_ms ? record->store_ms : record->born_ms;
+    out->first_ms = out->first_ms > 0 ? out->first_ms : 0;
 }
 
 int64_t half_immunity_ms(const struct broker *b, const struct half *half)
@@ -495,6 +496,20 @@ static enum err op_seen(struct broker *b, const struct record *record, struct en
     return OK;
 }
 
+/* A birth by which it would be given up at once is not believed while the first copy is in the log,
+ * which says since when it is here. */
+static void half_age(struct broker *b, struct half *half)
+{
+    struct slice slice;
+    struct record root;
+    bool old = clock_ms(b->clock) - half->first_ms > b->set.reserved_ms;
+    if (!old || half->root == half->position || store_read_at(b->store, half->root, &slice))
+        return;
+    if (!record_decode(slice.bytes, &root) && record_is_half(&root))
+        half->first_ms = root.store_ms;
+    counted_drop(slice.owner);
+}
+
 /* A later copy stands for its transaction, ended or open, whatever is said of earlier ones: the op
  * record that comes with it may have been torn off. */
 static enum err half_seen(struct broker *b, const struct record *record, struct ended *ended)
@@ -516,6 +531,7 @@ static enum err half_seen(struct broker *b, const struct record *record, struct 
     if (err)
         return err;
     half_read(record, half);
+    half_age(b, half);
     half->maybe_ended = true;
     half_add(t, half);
     return OK;

@@ -561,6 +561,32 @@ static void a_disk_that_fails_changes_nothing(void **state)
     broker_session_gone(rig->broker, &p.counted);
 }
 
+/* A producer whose clock is wrong: after a start its transaction is as old as it has been here. */
+static void a_wrong_birth_does_not_give_it_up(void **state)
+{
+    struct rig *rig = *state;
+    static const int64_t births[] = {1, INT64_MIN, INT64_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        struct session p;
+        txn_joins(rig, &p, "p@1", "PG");
+        struct produce r = rig_message("T", "x");
+        r.props = BYTES("TRAN_MSG\1true\2PGROUP\1PG\2UNIQ_KEY\1K\2");
+        r.sys_flag = SYS_TX_PREPARED;
+        r.born_ms = births[i];
+        assert_int_equal(rig_produce(rig, &r), OK);
+        broker_dispatch_turn(rig->broker);
+        assert_int_equal(txn_pass(rig, 30000), 1);
+        broker_session_gone(rig->broker, &p.counted);
+        rig_again(rig);
+        txn_joins(rig, &p, "p@1", "PG");
+        assert_int_equal(txn_pass(rig, 30000), 1);
+        assert_int_equal(txn_counts(rig).txn_given_up, 0);
+        struct txn_end end = txn_answer();
+        assert_int_equal(txn_say(rig, &end, true), OK);
+        broker_session_gone(rig->broker, &p.counted);
+    }
+}
+
 /* A half whose file cannot be mapped just now, for want of memory or handles, is open all the same:
  * it is asked for when it can be, and a start does not go on without it. */
 static void what_cannot_be_read_just_now_stays_open(void **state)
@@ -707,6 +733,7 @@ int main(void)
         txn_case(an_operator_takes_it_up_again),
         txn_case(there_is_a_limit),
         txn_case(a_disk_that_fails_changes_nothing),
+        txn_case(a_wrong_birth_does_not_give_it_up),
         txn_case(what_cannot_be_read_just_now_stays_open),
         txn_case(a_restart_knows_what_is_open),
         txn_case(op_records_are_read),
