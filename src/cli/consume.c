@@ -43,9 +43,14 @@ static void print(struct consume *c, const struct omq_delivery *d)
     row_end(c->cli);
 }
 
+static bool is_enough(const struct consume *c)
+{
+    return c->max > 0 && c->count >= c->max;
+}
+
 static bool is_over(struct consume *c)
 {
-    return cli_stopped(c->cli) || out_broken(c->cli) || (c->max > 0 && c->count >= c->max) ||
+    return cli_stopped(c->cli) || out_broken(c->cli) || is_enough(c) ||
            (c->until_ms > 0 && now_ms() >= c->until_ms);
 }
 
@@ -147,11 +152,13 @@ static int filter_check(struct tail *t, struct omq_error *why)
     return code;
 }
 
+/* What was taken is printed, also when it came just as we were to stop: a member says that it is
+ * done. */
 static void print_batch(struct consume *c, struct omq_batch *batch)
 {
     size_t n;
     const struct omq_delivery *const *messages = omq_batch_messages(batch, &n);
-    for (size_t i = 0; i < n && !is_over(c); i++)
+    for (size_t i = 0; i < n && !is_enough(c); i++)
         print(c, messages[i]);
     out_flush(c->cli);
 }

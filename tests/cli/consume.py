@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import cli, process, tap  # noqa: E402
+from harness import cli, process, remoting, tap  # noqa: E402
 
 cluster = cli.Cluster()
 
@@ -112,6 +112,23 @@ def _():
     tap.equal(sorted(each["body"] for each in first + second), sorted("m%d" % n for n in range(1, 31)))
     tap.equal(cluster.json("consume", "Group", "--group", "cg", "--for", "1s"), [])
     tap.equal(len(cluster.json("consume", "Group", "--end")), 30, "without a group all are there")
+
+
+@tap.test("a message that comes as a member is told to stop is printed, by it or by the next")
+def _():
+    with remoting.Client(cluster.broker) as client:
+        for number in range(3):
+            cluster.ok("send", "Stopped", "before %d" % number)
+            child = cluster.start("consume", "Stopped", "--group", "sg", "--from", "first", "--raw")
+            tap.equal(child.read_line(30), "before %d" % number)
+            time.sleep(0.3)  # it waits for the next one
+            child.process.send_signal(signal.SIGTERM)
+            client.request(remoting.SEND_MESSAGE_V2, *remoting.send_v2("Stopped", b"behind", {"UNIQ_KEY": "%032X" % number}))
+            status, out = child.finish(30)
+            tap.equal(status, cli.INTERRUPTED)
+            if "behind" not in out:
+                tap.equal([each["body"] for each in cluster.json("consume", "Stopped", "--group", "sg", "--count", "1", "--for", "20s")],
+                          ["behind"])
 
 
 @tap.test("a member that cannot print has not done it: its messages come again")
