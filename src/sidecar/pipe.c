@@ -12,7 +12,7 @@
 
 #define CHUNK        (256 << 10) /* read at once */
 #define PIPE_SIZE    (1 << 20)
-#define ARENA_MAX    (1 << 20)
+#define ARENA_MAX    (64 * CHUNK) /* enough for any chunk: a value has two bytes, a node 56 */
 #define BACK_OFF_MS  100
 #define BACK_MOST_MS 10000
 #define LEAVE_MS     5000 /* how long a process may take to end when its stdin has */

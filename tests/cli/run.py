@@ -357,6 +357,22 @@ for line in sys.stdin:
         tap.check(any(words in line for line in logged), "%s in %s" % (words, logged))
 
 
+@tap.test("answers with much beside what is asked for count, however many come at once")
+def _():
+    s = Scene("rich")
+    s.send(*({"id": i} for i in range(100)))
+    worker = s.python(PIPE % (s.out, """
+more = [{"n": i} for i in range(200)]
+held = [json.loads(sys.stdin.readline()) for _ in range(100)]
+sys.stdout.write("".join(json.dumps(dict(id=m["id"], result="done", lines=more)) + chr(10) for m in held))
+sys.stdout.flush()
+sys.stdin.read()
+"""))
+    events = s.run("--pipe", worker, "--count", "100")
+    tap.equal(counts(events), {"done": 100, "already": 0, "later": 0, "failed": 0, "dead": 0})
+    tap.equal([each for each in events if each["event"] == "log"], [])
+
+
 @tap.test("the sidecar killed in the middle of a pipe, or its process killed from outside: each effect is there, and single")
 def _():
     s = Scene("chaos")
