@@ -67,18 +67,6 @@ static enum err process_start(struct process *p, struct fault *why)
     return OK;
 }
 
-/* It has ended, or is to end. The feeder leaves its write with an error. */
-static void process_end(struct process *p, int grace_ms, int *status)
-{
-    if (child_wait(&p->child, grace_ms, status))
-        child_end(&p->child, status);
-    close_at(&p->out);
-    room_enter(&p->room);
-    p->alive = false;
-    process_in_close(p);
-    room_leave(&p->room);
-}
-
 /* ---- reading ---- */
 
 static void strange(struct process *p, struct bytes line, const char *why)
@@ -226,18 +214,58 @@ static enum ending read_all(struct process *p, struct ended *e)
 
 /* ---- when it has ended ---- */
 
-/* The process is gone. Who is to blame fails, the others come again; all of them later, when we are
- * stopping. */
-static void blame(struct process *p, enum ending how, const char *words)
+/* What it still said in its last moments, as much as a pipe holds. */
+static void read_rest(struct process *p, struct ended *e)
 {
-    struct job *failed = NULL;
+    struct pollfd at = {.fd = p->out, .events = POLLIN};
+    ssize_t n;
+    for (size_t read_size = 0; read_size <= PIPE_SIZE; read_size += (size_t)n) {
+        if (poll(&at, 1, 0) <= 0)
+            return;
+        n = read(p->out, p->chunk + p->n_chunk, CHUNK - p->n_chunk);
+        if (n <= 0)
+            return;
+        p->n_chunk += (size_t)n;
+        if (!lines_take(p, e))
+            return;
+    }
+}
+
+/* It has ended, or is to end. What it answers until then counts: it was done. The feeder leaves its
+ * write with an error. */
+static void process_end(struct process *p, enum ending how, struct ended *e, int *status)
+{
+    if (child_wait(&p->child, how == END_DEAD ? LEAVE_MS : 0, status))
+        child_end(&p->child, status);
+    if (how != END_FLOOD)
+        read_rest(p, e);
+    close_at(&p->out);
+    room_enter(&p->room);
+    p->alive = false;
+    process_in_close(p);
+    room_leave(&p->room);
+}
+
+/* The one that flies longest, or that flies alone, if it is to blame: not when we are stopping. */
+static struct job *blamed_take(struct process *p, enum ending how)
+{
+    struct job *job = NULL;
     room_enter(&p->room);
     bool stopping = p->fed_up || atomic_load(&p->sidecar->ending);
     bool one = how == END_LATE || p->n_flying == 1;
     if (!list_empty(&p->flying) && one && !stopping) {
-        failed = list_entry(list_first(&p->flying), struct job, link);
-        (void)flying_take(p, bytes_str(failed->d->id));
+        job = list_entry(list_first(&p->flying), struct job, link);
+        (void)flying_take(p, bytes_str(job->d->id));
     }
+    room_leave(&p->room);
+    return job;
+}
+
+/* The process is gone. Who is to blame fails, the others come again; all of them later, when we are
+ * stopping. */
+static void blame(struct process *p, struct job *failed, const char *words)
+{
+    room_enter(&p->room);
     while (!list_empty(&p->flying)) {
         struct job *job = list_entry(list_first(&p->flying), struct job, link);
         (void)flying_take(p, bytes_str(job->d->id));
@@ -275,19 +303,23 @@ static bool is_over(struct process *p)
     return over;
 }
 
-static void life_end(struct process *p, enum ending how)
+static void life_end(struct process *p, enum ending how, struct ended *e)
 {
     char text[64], words[WHY_MAX];
     int status = 0;
     bool leaving = is_over(p);
-    process_end(p, how == END_DEAD ? LEAVE_MS : 0, &status);
+    /* Who is late is known before the others may still be answered, who died with it after that. */
+    struct job *failed = how == END_LATE ? blamed_take(p, how) : NULL;
+    process_end(p, how, e, &status);
+    if (how != END_LATE)
+        failed = blamed_take(p, how);
     status_text(status, text, sizeof text);
     if (how == END_LATE)
         (void)snprintf(words, sizeof words, "no answer within %d ms", p->sidecar->with.timeout_ms);
     else
         (void)snprintf(words, sizeof words, "the worker %s while it had this message: %s",
                        how == END_FLOOD ? "wrote a line without an end" : "died", text);
-    blame(p, how, words);
+    blame(p, failed, words);
     if (leaving)
         return;
     atomic_fetch_add_explicit(&p->sidecar->restarts, 1, memory_order_relaxed);
@@ -317,7 +349,7 @@ static void *reader_run(void *arg)
             enum ending how = read_all(p, e);
             if (p->answered)
                 p->fails = 0;
-            life_end(p, how);
+            life_end(p, how, e);
         }
         if (is_over(p) || back_off(p))
             break;

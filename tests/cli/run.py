@@ -373,6 +373,33 @@ sys.stdin.read()
     tap.equal([each for each in events if each["event"] == "log"], [])
 
 
+@tap.test("what a process still answers when it is ended for another message was done, and does not come again")
+def _():
+    s = Scene("last").send({"id": "silent"})
+    worker = s.python(PIPE % (s.out, """
+import signal
+held = []
+def end(*_):
+    for m in held:
+        note("effect", m["key"])
+        answer(m)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+for line in sys.stdin:
+    m = json.loads(line)
+    if m["key"] != "silent":
+        held.append(m)
+    note("has", m["key"])
+"""))
+    child = s.start("--pipe", worker, "--retries", "0", "--work-timeout", "3s")
+    process.wait_until(lambda: "has silent" in s.lines(), 20, "the first message")
+    s.send({"id": "other"})
+    ends = [event(child, "done", "dead") for _ in range(2)]
+    tap.equal(sorted((each["event"], each["key"]) for each in ends), [("dead", "silent"), ("done", "other")])
+    stop(child)
+    tap.equal([line for line in s.lines() if not line.startswith("start")], ["has silent", "has other", "effect other"])
+
+
 @tap.test("the sidecar killed in the middle of a pipe, or its process killed from outside: each effect is there, and single")
 def _():
     s = Scene("chaos")
