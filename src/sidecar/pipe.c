@@ -16,6 +16,7 @@
 #define BACK_OFF_MS  100
 #define BACK_MOST_MS 10000
 #define LEAVE_MS     5000 /* how long a process may take to end when its stdin has */
+#define LOOK_MS      1000
 
 struct pipe {
     struct program program;
@@ -58,6 +59,7 @@ static enum err process_start(struct process *p, struct fault *why)
     p->out = out[0];
     p->n_chunk = 0;
     p->answered = false;
+    p->leaving_ns = 0;
     room_enter(&p->room);
     p->in = in[1];
     p->alone = false;
@@ -160,13 +162,20 @@ static bool lines_take(struct process *p, struct ended *e)
 }
 
 /* In how many ms the oldest is late; at most its whole time, since nothing younger is late before.
- */
+ * A process that has nothing, and will get nothing, is late when it does not leave. */
 static int due_ms(struct process *p)
 {
-    uint64_t patience = (uint64_t)p->sidecar->with.timeout_ms * NS_PER_MS, now = now_ns();
+    const struct sidecar_options *with = &p->sidecar->with;
+    uint64_t patience = (uint64_t)with->timeout_ms * NS_PER_MS, now = now_ns();
+    uint64_t leave = (uint64_t)(with->stop_ms < LEAVE_MS ? with->stop_ms : LEAVE_MS) * NS_PER_MS;
     room_enter(&p->room);
     const struct link *k = list_first(&p->flying);
-    uint64_t until = k ? list_entry(k, struct job, link)->begun_ns + patience : now + patience;
+    bool leaving = p->fed_up && !k;
+    if (leaving && p->leaving_ns == 0)
+        p->leaving_ns = now;
+    uint64_t until = k         ? list_entry(k, struct job, link)->begun_ns + patience
+                     : leaving ? p->leaving_ns + leave
+                               : now + patience;
     room_leave(&p->room);
     return until > now ? (int)((until - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
 }
@@ -178,7 +187,8 @@ enum ending { END_DEAD, END_LATE, END_FLOOD };
 static bool wait_output(struct process *p, bool *ended)
 {
     struct pollfd at[] = {{.fd = p->out, .events = POLLIN}, {.fd = p->child.fd, .events = POLLIN}};
-    int ready = poll(at, 2, due_ms(p));
+    int due = due_ms(p);
+    int ready = poll(at, 2, due < LOOK_MS ? due : LOOK_MS); /* that it is to leave wakes nobody */
     *ended = ready > 0 && !at[0].revents;
     return ready > 0 && at[0].revents;
 }

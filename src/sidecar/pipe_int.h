@@ -60,7 +60,8 @@ struct process {
     struct arena arena;
     struct buf line; /* for one that comes again */
     unsigned fails;
-    bool answered; /* since it was started */
+    bool answered;       /* since it was started */
+    uint64_t leaving_ns; /* since when it has nothing and will get nothing; 0: that is not so */
     struct ended ended;
 };
 

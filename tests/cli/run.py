@@ -400,6 +400,21 @@ for line in sys.stdin:
     tap.equal([line for line in s.lines() if not line.startswith("start")], ["has silent", "has other", "effect other"])
 
 
+@tap.test("a process that does not leave when its stdin has ended is ended")
+def _():
+    s = Scene("stays").send({"id": 1})
+    worker = s.python(PIPE % (s.out, """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for line in sys.stdin:
+    answer(json.loads(line))
+while True:
+    signal.pause()
+"""))
+    tap.equal(counts(s.run("--pipe", worker, "--count", "1", "--stop-timeout", "200ms", timeout=30))["done"], 1)
+    tap.check(not alive(int(s.lines()[0].split()[1])), "it is gone")
+
+
 @tap.test("the sidecar killed in the middle of a pipe, or its process killed from outside: each effect is there, and single")
 def _():
     s = Scene("chaos")
