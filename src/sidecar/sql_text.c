@@ -21,7 +21,8 @@ struct reader {
     const char *text, *names_end;
     size_t at;
     int dialect;
-    char *name; /* where the next name is copied to */
+    char *name;    /* where the next name is copied to */
+    bool has_code; /* the statement is more than blanks and comments */
     struct buf out;
     struct sql_script *script;
     struct fault *why;
@@ -180,10 +181,13 @@ static enum err part(struct reader *r, struct sql_statement *s)
     if (skip == SIZE_MAX)
         return wrong(r, r->at, "a quote or comment that is not closed");
     if (skip) {
-        buf_add(&r->out, bytes_of(r->text + r->at, skip));
+        const char *c = r->text + r->at; /* MariaDB runs what stands in a comment with ! */
+        r->has_code |= !strchr("-/#", c[0]) || (c[0] == '/' && (c[2] == '!' || c[2] == 'M'));
+        buf_add(&r->out, bytes_of(c, skip));
         r->at += skip;
         return OK;
     }
+    r->has_code |= !strchr(" \t\r\n", r->text[r->at]);
     if (names_value(r))
         return place_take(r, s);
     if (r->text[r->at] == '?')
@@ -194,21 +198,14 @@ static enum err part(struct reader *r, struct sql_statement *s)
     return OK;
 }
 
-static bool is_blank(const struct buf *text)
-{
-    for (size_t i = 0; i < text->len; i++)
-        if (!strchr(" \t\r\n", text->at[i]))
-            return false;
-    return true;
-}
-
 static enum err statement_add(struct reader *r, struct sql_statement *s)
 {
     struct sql_script *script = r->script;
-    if (is_blank(&r->out)) {
+    if (!r->has_code) { /* a database has nothing to run there, and says that this is wrong */
         r->out.len = 0;
         return OK;
     }
+    r->has_code = false;
     if (script->n == STATEMENTS_MAX)
         return wrong(r, 0, "more than 32 statements");
     buf_add_u8(&r->out, 0);

@@ -79,6 +79,21 @@ static void statements_are_divided(void **state)
     assert_string_equal(script.statements[1].text, "UPDATE b SET c = ? ");
 }
 
+/* No database runs a comment alone; MariaDB runs what is in one with an exclamation mark. */
+static void a_comment_alone_is_no_statement(void **state)
+{
+    (void)state;
+    reads(SQL_SQLITE, "-- first\nSELECT :key; /* that is all */ ; -- :key");
+    assert_int_equal(script.n, 1);
+    assert_string_equal(script.statements[0].text, "-- first\nSELECT ?");
+    assert_non_null(strstr(refusal(SQL_SQLITE, "-- SELECT 1"), "no statement"));
+    reads(SQL_SQLITE, "SELECT 1; - 1");
+    assert_int_equal(script.n, 2);
+    reads(SQL_MARIADB, "SELECT 1; # over\n; /* over */; /*!SELECT 2 */");
+    assert_int_equal(script.n, 2);
+    assert_string_equal(script.statements[1].text, "/*!SELECT 2 */");
+}
+
 static void mistakes_have_a_place(void **state)
 {
     (void)state;
@@ -109,6 +124,7 @@ int main(void)
         cmocka_unit_test(names_become_values),
         cmocka_unit_test(what_only_looks_like_a_name_is_none),
         cmocka_unit_test(statements_are_divided),
+        cmocka_unit_test(a_comment_alone_is_no_statement),
         cmocka_unit_test(mistakes_have_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, clear);
