@@ -70,6 +70,9 @@ static enum err http_open(struct sidecar *s, struct fault *why)
                          url);
     if (!s->with.content_type)
         s->with.content_type = "application/octet-stream";
+    for (const char *c = s->with.content_type; *c; c++)
+        if (*c < ' ' || *c > '~')
+            return fault_set(why, ERR_INVALID, "the content type has an odd character");
     struct curl *c = calloc(1, sizeof *c);
     if (!c)
         return ERR_NO_MEMORY;
@@ -200,6 +203,17 @@ static void header(struct headers *h, const char *name, struct bytes value)
     line_add(h);
 }
 
+/* The user's own, as it was said: "text/plain; charset=utf-8" has a blank. http_open looked at it.
+ */
+static void content_type(struct headers *h)
+{
+    struct buf *line = &h->hand->line;
+    line->len = 0;
+    buf_add_str(line, "Content-Type: ");
+    buf_add_str(line, h->hand->sidecar->with.content_type);
+    line_add(h);
+}
+
 static void number(struct headers *h, const char *name, int64_t value)
 {
     char text[24];
@@ -226,7 +240,7 @@ static void headers_fill(struct headers *h, const struct job *job)
 {
     const struct omq_delivery *d = job->d;
     header(h, "Idempotency-Key", bytes_of(once_run_key(job->run), once_run_key_size(job->run)));
-    header(h, "Content-Type", bytes_str(h->hand->sidecar->with.content_type));
+    content_type(h);
     header(h, "X-OnceMQ-Id", bytes_str(d->id));
     header(h, "X-OnceMQ-Topic", bytes_str(d->queue.topic));
     header(h, "X-OnceMQ-Tag", bytes_str(d->tag));

@@ -236,7 +236,7 @@ def _():
         status = left.pop(0) if len(left) > 1 else left[0]
         return status, {"Retry-After": "1"} if status == 429 else {"Location": "/ok"} if status == 302 else {}
     with Web(answer) as web:
-        child = s.start("--http", web.url, "--later", "10ms", "--content-type", "application/json;charset=utf-8")
+        child = s.start("--http", web.url, "--later", "10ms", "--content-type", "application/json; charset=utf-8")
         seen = [event(child, "done", "already", "later", "failed") for _ in range(8)]
         tap.equal(sorted((each["event"], each["key"]) for each in seen),
                   [("already", "twice"), ("done", "away"), ("done", "busy"), ("done", "ok"), ("failed", "bad"), ("failed", "moved"),
@@ -246,7 +246,7 @@ def _():
         headers = [each for each in web.requests if json.loads(each[0])["id"] == "ok"][0][1]
         tap.equal((headers["Idempotency-Key"], headers["X-OnceMQ-Topic"], headers["X-OnceMQ-Tag"], headers["X-OnceMQ-Attempt"]),
                   ("ok", s.topic, "t", "1"))
-        tap.equal(headers["Content-Type"], "application/json;charset=utf-8")
+        tap.equal(headers["Content-Type"], "application/json; charset=utf-8")
         tap.check(int(headers["X-OnceMQ-Fence"]) > 0, "a fencing number")
     tap.equal(len(web.requests), 8)
 
@@ -504,6 +504,7 @@ def _():
             (("--exec", "/etc/passwd"), "chmod", cli.NOT_FOUND),
             (("--exec", "sh 'open"), "position 4", cli.USAGE),
             (("--http", "ftp://x"), "http://", cli.USAGE),
+            (("--http", "http://x", "--content-type", "text/plain\r\nX: y"), "content type", cli.USAGE),
             (("--sql", "SELECT :bdy"), "position 8", cli.USAGE),
             (("--sql", "SELECT 'open"), "position 8", cli.USAGE),
             (("--sql", "SELECT a ? b"), "position 10", cli.USAGE),
