@@ -129,11 +129,12 @@ static void exec_work(struct sidecar *s, void *own, struct job *job, struct fate
     err = wait_for(s, &hand->child, &status);
     char text[64];
     status_text(status, text, sizeof text);
-    if (atomic_load(&s->ending) && WIFSIGNALED(status))
+    bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (atomic_load(&s->ending) && !well) /* some catch SIGTERM, and have a status for that */
         fate_set(fate, SIDECAR_LATER, 0, "ended by our stop");
     else if (err)
         fate_set(fate, SIDECAR_FAILED, 0, "no end within %d ms: killed", s->with.timeout_ms);
-    else if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    else if (well)
         fate_set(fate, SIDECAR_DONE, 0, "%s", "");
     else if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_LATER)
         fate_set(fate, SIDECAR_LATER, -1, "%s", text);

@@ -184,6 +184,10 @@ def _():
     child = s.start("--exec", worker, "--parallel", "1", "--stop-timeout", "200ms")
     process.wait_until(lambda: len(s.lines()) == 3, 20, "the next")
     tap.equal({key: value for key, value in stop(child).items() if key in ("done", "later")}, {"done": 0, "later": 1})
+    tidy = s.script('trap "exit 143" TERM; echo tidy >> %s; sleep 1000 & wait\n' % s.out, "tidy")
+    child = s.start("--exec", tidy, "--parallel", "1", "--stop-timeout", "200ms", "--retries", "0")
+    process.wait_until(lambda: len(s.lines()) == 4, 20, "one with a handler of its own")
+    tap.equal({key: value for key, value in stop(child).items() if key in ("later", "failed")}, {"later": 1, "failed": 0})
     with open(s.out + ".go", "w", encoding="ascii"):
         pass
     tap.equal(counts(s.run("--exec", worker, "--count", "2"))["done"], 2)
