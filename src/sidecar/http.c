@@ -36,6 +36,7 @@ struct http_hand {
     struct buf line;
     char said[SAID_MAX + 1];
     size_t n_said;
+    bool asked; /* the request was made */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -116,6 +117,17 @@ static int progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_o
     return atomic_load(&hand->sidecar->ending);
 }
 
+/* Before each request that libcurl makes. When a connection that was used before breaks without an
+ * answer it makes the same one again by itself; but the first may have been done. */
+static int request_begins(void *user, char *ip, char *local_ip, int port, int local_port)
+{
+    (void)ip, (void)local_ip, (void)port, (void)local_port;
+    struct http_hand *hand = user;
+    int verdict = hand->asked ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+    hand->asked = true;
+    return verdict;
+}
+
 static enum err http_hand_open(struct sidecar *s, size_t number, void **out, struct fault *why)
 {
     (void)number;
@@ -146,6 +158,8 @@ static enum err http_hand_open(struct sidecar *s, size_t number, void **out, str
     (void)c->setopt(easy, CURLOPT_XFERINFOFUNCTION, progress);
     (void)c->setopt(easy, CURLOPT_XFERINFODATA, hand);
     (void)c->setopt(easy, CURLOPT_NOPROGRESS, 0L);
+    (void)c->setopt(easy, CURLOPT_PREREQFUNCTION, request_begins);
+    (void)c->setopt(easy, CURLOPT_PREREQDATA, hand);
     *out = hand;
     return OK;
 }
@@ -284,9 +298,9 @@ static void fate_of_status(struct http_hand *hand, struct fate *fate)
 static void fate_of_error(struct http_hand *hand, CURLcode bad, struct fate *fate)
 {
     const char *why = hand->error[0] ? hand->error : hand->curl->strerror(bad);
-    curl_off_t begun_us = 0;
-    (void)hand->curl->getinfo(hand->easy, CURLINFO_PRETRANSFER_TIME_T, &begun_us);
-    if (begun_us > 0) {
+    if (hand->asked) {
+        if (bad == CURLE_ABORTED_BY_CALLBACK)
+            why = "the connection was closed without an answer";
         fate_set(fate, SIDECAR_FAILED, 0, "%s", why);
         return;
     }
@@ -306,6 +320,7 @@ static void http_work(struct sidecar *s, void *own, struct job *job, struct fate
         return;
     }
     hand->n_said = 0;
+    hand->asked = false;
     hand->error[0] = 0;
     (void)c->setopt(hand->easy, CURLOPT_HTTPHEADER, h.list);
     (void)c->setopt(hand->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)job->d->body_size);

@@ -196,7 +196,7 @@ def _():
 # The web ------------------------------------------------------------------------------------------------------------
 
 class Web:
-    """A web service that answers as `answer(body, headers)` says: a status and headers."""
+    """A web service that answers as `answer(body, headers)` says: a status and headers; None: not at all."""
 
     def __init__(self, answer):
         self.requests, self.answer = [], answer
@@ -209,6 +209,9 @@ class Web:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 web.requests.append((body, self.headers))
                 status, headers = web.answer(web.requests[-1])
+                if status is None:
+                    self.close_connection = True
+                    return
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
@@ -253,6 +256,16 @@ def _():
         tap.equal(headers["Content-Type"], "application/json; charset=utf-8")
         tap.check(int(headers["X-OnceMQ-Fence"]) > 0, "a fencing number")
     tap.equal(len(web.requests), 8)
+
+
+@tap.test("a request that was made and not answered has failed: it is not made again in the same breath")
+def _():
+    s = Scene("broken").send({"id": 1}, {"id": 2})
+    with Web(lambda request: (200, {}) if len(web.requests) == 1 else (None, {})) as web:
+        events = s.run("--http", web.url, "--parallel", "1", "--count", "2", "--retries", "0")
+    tap.equal((counts(events)["done"], counts(events)["dead"], len(web.requests)), (1, 1, 2))
+    [dead] = [each for each in events if each["event"] == "dead"]
+    tap.check("without an answer" in dead["why"], dead)
 
 
 @tap.test("a web service that is not there is waited for without an attempt")
