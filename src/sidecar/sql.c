@@ -1,8 +1,8 @@
 /* sql.c - statements in the transaction that has the message's mark in it.
  *
  * Values come from the message and are bound, never pasted. What is missing or null is NULL; a
- * number is a number; true and false are 1 and 0, but words on PostgreSQL, which has a type for
- * them; an object or array is its JSON. */
+ * whole number is one, another number its text, which keeps all digits; true and false are 1 and 0,
+ * but words on PostgreSQL, which has a type for them; an object or array is its JSON. */
 #include "sidecar/sidecar_int.h"
 
 #include "base/arena.h"
