@@ -290,6 +290,21 @@ static void blame(struct process *p, struct job *failed, const char *words)
     }
 }
 
+/* Nothing more is to come. When we are stopping, a process that is gone is not started again; the
+ * feeder, which waits for it, hears of that. */
+static bool is_over(struct process *p)
+{
+    bool stopping = sidecar_wait(p->sidecar, 0);
+    room_enter(&p->room);
+    if (stopping && !p->alive && !p->fed_up) {
+        p->fed_up = true;
+        room_tell(&p->room);
+    }
+    bool over = p->fed_up;
+    room_leave(&p->room);
+    return over;
+}
+
 /* Waits before the next start. True: there is none. */
 static bool back_off(struct process *p)
 {
@@ -297,19 +312,14 @@ static bool back_off(struct process *p)
     uint64_t ms = (uint64_t)BACK_OFF_MS << doublings;
     uint64_t until = now_ns() + (ms < BACK_MOST_MS ? ms : BACK_MOST_MS) * NS_PER_MS;
     p->fails++;
-    room_enter(&p->room);
-    for (uint64_t now; !p->fed_up && (now = now_ns()) < until;)
-        room_wait_ns(&p->room, until - now);
-    bool over = p->fed_up;
-    room_leave(&p->room);
-    return over;
-}
-
-static bool is_over(struct process *p)
-{
-    room_enter(&p->room);
-    bool over = p->fed_up;
-    room_leave(&p->room);
+    bool over = is_over(p);
+    for (uint64_t now; !over && (now = now_ns()) < until; over = is_over(p)) {
+        uint64_t left = until - now, look = LOOK_MS * NS_PER_MS;
+        room_enter(&p->room);
+        if (!p->fed_up)
+            room_wait_ns(&p->room, left < look ? left : look);
+        room_leave(&p->room);
+    }
     return over;
 }
 

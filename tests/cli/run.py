@@ -432,6 +432,20 @@ while True:
     tap.check(not alive(int(s.lines()[0].split()[1])), "it is gone")
 
 
+@tap.test("a stop does not wait for a process that cannot be started again")
+def _():
+    s = Scene("removed").send({"id": 1})
+    worker = s.python(PIPE % (s.out, """
+sys.stdin.readline()
+os.remove(sys.argv[0])
+"""))
+    child = s.start("--pipe", worker, "--in-flight", "1")
+    event(child, "failed")
+    while "cannot be started" not in event(child, "log")["why"]:
+        pass
+    tap.equal(stop(child)["failed"], 1)
+
+
 @tap.test("the sidecar killed in the middle of a pipe, or its process killed from outside: each effect is there, and single")
 def _():
     s = Scene("chaos")
