@@ -473,8 +473,8 @@ for line in sys.stdin:
     child.kill9()
     tap.unwatch(child)
 
-    def effects():
-        return [line.split()[1] for line in s.lines() if line.startswith("effect")]
+    def effects():  # the files: it may be killed before it has noted what it did
+        return [name[len("effect-"):] for name in os.listdir(s.folder) if name.startswith("effect-")]
     child = s.start("--pipe", worker)
     event(child, "done", "already")
     advance(60000)  # one that was alone in a process that was killed has failed, and comes again
