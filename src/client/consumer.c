@@ -371,10 +371,11 @@ void consumer_calm(struct omq_consumer *consumer)
             return;
         }
     }
-    if (!consumer->settled) {
-        consumer->settled = true;
+    while (!consumer->settled) {
+        consumer->settled = consumer->settling;
+        consumer->settling = true;
         consumer->running++;
-        offsets_settle(consumer);
+        offsets_settle(consumer, !consumer->settled);
         consumer->running--;
         if (consumer->running > 0)
             return;

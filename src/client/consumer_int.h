@@ -144,10 +144,11 @@ struct omq_consumer {
     unsigned rounds;      /* of rebalancing, one for each topic, that are under way */
     bool rebalance_again; /* something has changed meanwhile, or a round failed */
     bool paused, closing;
-    bool assigned;    /* a reader's queues are given, not shared */
-    bool rested;      /* closing: what was said of that before has had the time to arrive … */
-    bool pausing;     /* … or is given it just now */
-    bool settled;     /* closing: the brokers were told how far it came */
+    bool assigned; /* a reader's queues are given, not shared */
+    bool rested;   /* closing: what was said of that before has had the time to arrive … */
+    bool pausing;  /* … or is given it just now */
+    bool settling; /* closing: the brokers were told how far it came in one queue of each topic … */
+    bool settled;     /* … and in all of them */
     size_t running;   /* batches that are out, and calls that are waited for */
     unsigned stuck;   /* closing: handlers that did not come back in time */
     int64_t start_ms; /* when it was opened */
@@ -215,8 +216,9 @@ struct lane {
     bool started;        /* `next` is known … */
     bool begun;          /* … or was, before the lock was lost */
     int64_t pull_broker; /* which replica to pull from */
-    uint64_t pulled_ns;
-    bool pull_tells;                           /* the last pull said how far it had come */
+    uint64_t pulled_ns, said_ns; /* when it last pulled; when the offset was said one way */
+    bool last_told;              /* at the close */
+    bool pull_tells;             /* the last pull said how far it had come */
     int64_t pulled_ms, consumed_ms, locked_ms; /* for operators */
 
     struct call before; /* at most once: the broker is told that what was read is done … */
@@ -341,12 +343,15 @@ void work_expire(struct omq_consumer *consumer);
 /* What the broker is to be told; -1: nothing. In order that is the affair of whoever has the lock:
  * one that was cut off and comes back late must not say what it did meanwhile. */
 int64_t offset_due(const struct lane *lane);
-void offsets_start(struct lane *lane);              /* finds where to begin, then lane_go */
-void offsets_tell(struct omq_consumer *consumer);   /* loop: all lanes, without waiting */
-void offset_tell(struct lane *lane);                /* one */
-void offsets_settle(struct omq_consumer *consumer); /* loop: all, with answers, as `running` */
-/* Loop: so long the last word waits, so that a pull which said less does not overtake it: Apache's
- * broker has other threads for those. */
+void offsets_start(struct lane *lane);            /* finds where to begin, then lane_go */
+void offsets_tell(struct omq_consumer *consumer); /* loop: all lanes, without waiting */
+void offset_tell(struct lane *lane);              /* one */
+/* Loop: all, with answers, as `running`; at first one alone of each topic and broker. Apache's
+ * broker makes a table when it hears of a group and topic for the first time, in several threads at
+ * once: of two words that come together it may answer both and keep one. */
+void offsets_settle(struct omq_consumer *consumer, bool firsts);
+/* Loop: so long the last word waits, so that a pull or a word without an answer, which said less,
+ * does not overtake it: Apache's broker has several threads for those. */
 uint64_t offsets_rest_ms(const struct omq_consumer *consumer);
 void offset_say(struct lane *lane); /* as offset_tell, also if it does not commit by itself */
 /* Loop: one, with an answer, of which `over` (or NULL) hears. False: there is nothing to tell, or

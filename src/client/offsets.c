@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define REST_TROUBLE_MS 1000
-/* A pull that was sent so long ago has been looked at by the broker, whatever its threads do. */
+/* What was sent so long ago has been looked at by the broker, whatever its threads do. */
 #define LAST_WORD_NS 100000000
 
 static size_t offset_room(const struct lane *lane);
@@ -221,8 +221,10 @@ void offset_say(struct lane *lane)
         .lane = lane,
         .offset = offset,
     };
-    if (address.len && say(lane->consumer->client, address, &telling.call))
+    if (address.len && say(lane->consumer->client, address, &telling.call)) {
         lane->told = offset;
+        lane->said_ns = clock_ns(lane->consumer->client->clock);
+    }
     if (route)
         counted_drop(&route->counted);
 }
@@ -314,18 +316,43 @@ uint64_t offsets_rest_ms(const struct omq_consumer *consumer)
     uint64_t now_ns = clock_ns(consumer->client->clock), rest_ns = 0;
     list_each(k, &consumer->lanes) {
         const struct lane *lane = list_entry(k, struct lane, link);
-        uint64_t ago_ns = now_ns - lane->pulled_ns;
-        if (lane->pull_tells && lane->calling && ago_ns < LAST_WORD_NS - rest_ns)
-            rest_ns = LAST_WORD_NS - ago_ns;
+        uint64_t last_ns = lane->said_ns;
+        if (lane->pull_tells && lane->calling && lane->pulled_ns > last_ns)
+            last_ns = lane->pulled_ns;
+        if (last_ns > 0 && now_ns - last_ns < LAST_WORD_NS - rest_ns)
+            rest_ns = LAST_WORD_NS - (now_ns - last_ns);
     }
     return (rest_ns + 999999) / 1000000;
 }
 
-void offsets_settle(struct omq_consumer *consumer)
+static bool is_kin(const struct lane *a, const struct lane *b)
 {
-    local_save(consumer);
+    return strcmp(a->queue.topic, b->queue.topic) == 0 &&
+           strcmp(a->queue.broker, b->queue.broker) == 0;
+}
+
+/* Of those of one topic and broker none is told yet. */
+static bool is_first(const struct lane *lane)
+{
+    list_each(k, &lane->consumer->lanes) {
+        const struct lane *other = list_entry(k, struct lane, link);
+        if (other == lane)
+            return true;
+        if (other->last_told && is_kin(other, lane))
+            return false;
+    }
+    return true;
+}
+
+void offsets_settle(struct omq_consumer *consumer, bool firsts)
+{
+    if (!firsts)
+        local_save(consumer);
     if (consumer->options.spread != OMQ_CLUSTER || consumer->commit_every_ms < 0)
         return;
-    list_each(k, &consumer->lanes)
-        (void)offset_settle(list_entry(k, struct lane, link), NULL, NULL);
+    list_each(k, &consumer->lanes) {
+        struct lane *lane = list_entry(k, struct lane, link);
+        if (!lane->last_told && (!firsts || is_first(lane)))
+            lane->last_told = offset_settle(lane, NULL, NULL);
+    }
 }
