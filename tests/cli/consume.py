@@ -118,16 +118,16 @@ def _():
 def _():
     with remoting.Client(cluster.broker) as client:
         for number in range(3):
-            cluster.ok("send", "Stopped", "before %d" % number)
-            child = cluster.start("consume", "Stopped", "--group", "sg", "--from", "first", "--raw")
+            cluster.ok("send", "ToldToStop", "before %d" % number)
+            child = cluster.start("consume", "ToldToStop", "--group", "told_to_stop", "--from", "first", "--raw")
             tap.equal(child.read_line(30), "before %d" % number)
             time.sleep(0.3)  # it waits for the next one
             child.process.send_signal(signal.SIGTERM)
-            client.request(remoting.SEND_MESSAGE_V2, *remoting.send_v2("Stopped", b"behind", {"UNIQ_KEY": "%032X" % number}))
+            client.request(remoting.SEND_MESSAGE_V2, *remoting.send_v2("ToldToStop", b"behind", {"UNIQ_KEY": "57%030X" % number}))
             status, out = child.finish(30)
             tap.equal(status, cli.INTERRUPTED)
             if "behind" not in out:
-                tap.equal([each["body"] for each in cluster.json("consume", "Stopped", "--group", "sg", "--count", "1", "--for", "20s")],
+                tap.equal([each["body"] for each in cluster.json("consume", "ToldToStop", "--group", "told_to_stop", "--count", "1", "--for", "20s")],
                           ["behind"])
 
 
