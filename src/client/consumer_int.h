@@ -346,9 +346,9 @@ int64_t offset_due(const struct lane *lane);
 void offsets_start(struct lane *lane);            /* finds where to begin, then lane_go */
 void offsets_tell(struct omq_consumer *consumer); /* loop: all lanes, without waiting */
 void offset_tell(struct lane *lane);              /* one */
-/* Loop: all, with answers, as `running`; at first one alone of each topic and broker. Apache's
- * broker makes a table when it hears of a group and topic for the first time, in several threads at
- * once: of two words that come together it may answer both and keep one. */
+/* Loop: all, with answers, as `running`; at first one alone of each topic and broker. Of
+ * several first words of a group about a topic that came together, Apache's broker (5.5.0) was seen
+ * to answer all and to keep but one. */
 void offsets_settle(struct omq_consumer *consumer, bool firsts);
 /* Loop: so long the last word waits, so that a pull or a word without an answer, which said less,
  * does not overtake it: Apache's broker has several threads for those. */

@@ -218,7 +218,8 @@ struct read_result {
 void store_read(struct store *store, struct queue *queue, const struct read_request *request,
                 struct read_result *out);
 
-/* One record by its position: OK, ERR_NOT_FOUND (outside the log), ERR_DAMAGED. */
+/* One record by its position: OK, ERR_NOT_FOUND (outside the log), ERR_DAMAGED; anything else: it
+ * cannot be read just now. */
 must_check enum err store_read_at(struct store *store, int64_t position, struct slice *out);
 /* The same for all that is written. What is not confirmed yet a power loss may take away: nobody
  * is told of it before `confirmed` has passed it. */

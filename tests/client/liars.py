@@ -92,6 +92,30 @@ def _():
         tap.equal(offsets[:4], [0, 500, 501, 3], "offsets of the pulls")
 
 
+@tap.test("at a close one queue of a topic is told first, and the others when that was answered: Apache's broker would keep one of all")
+def _():
+    told, answered = [], []
+
+    def pull(request, _):
+        queue = int(request.ext["queueId"])
+        return found(record(0, b"%d" % queue, queue=queue), next_=1) if request.ext["queueOffset"] == "0" else None
+
+    def other(request):
+        if request.code != UPDATE or request.ext["topic"] != "T":
+            return fake
+        told.append((request, bool(answered)))
+        return reply() if len(told) > 1 else None
+    with Scene(pull, other, queues=4) as scene:
+        process.wait_until(lambda: sorted(scene.bodies()) == ["0", "1", "2", "3"], 20, "a message of each queue")
+        stop = scene.puppet.start("stop", name="c")
+        process.wait_until(lambda: told, 20, "the first word")
+        answered.append(True)
+        scene.broker.answer_late(told[0][0], reply())
+        scene.puppet.finish(stop)
+        tap.equal(sorted((each.ext["queueId"], each.ext["commitOffset"]) for each, _ in told), [(str(n), "1") for n in range(4)])
+        tap.equal([late for _, late in told], [False, True, True, True], "whether the first was answered by then")
+
+
 @tap.test("a reader that goes back while a commit is under way commits again what it reads again")
 def _():
     commits = []

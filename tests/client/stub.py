@@ -1,5 +1,5 @@
-"""A consumer of liboncemq before a broker of the test's own (harness/fake.py): one topic T with one queue, whose messages the
-test writes by hand."""
+"""A consumer of liboncemq before a broker of the test's own (harness/fake.py): one topic T with one queue (or `queues`), whose
+messages the test writes by hand."""
 
 import concurrent.futures
 import itertools
@@ -53,14 +53,14 @@ class Scene:
     answers them at a replica, if there is to be one; `addresses` are those of master and slave, and may be changed."""
     numbers = itertools.count(1)
 
-    def __init__(self, pull, other=None, stored=0, slave=None, **options):
+    def __init__(self, pull, other=None, stored=0, slave=None, queues=1, **options):
         number = next(Scene.numbers)
         self.pull, self.other, self.stored, self.id = pull, other, stored, "10.0.0.1@c%d" % number
         self.pulls, self.key = 0, threading.Lock()
         self.broker = server(self.answer)
         self.slave = server(lambda q: reply() if q.code != PULL else None if q.ext["topic"] != "T" else slave(q))
         self.addresses = [self.broker.address, *([self.slave.address] if slave else [])]
-        self.names = server(lambda q: reply(body=fake.route({"a": self.addresses}, queues=1)))
+        self.names = server(lambda q: reply(body=fake.route({"a": self.addresses}, queues=queues)))
         self.puppet = tap.watch(puppet.start_c("liar%d" % number, self.names.address))
         self.puppet.call("consumer", name="c", group="g", topic="T", ip="10.0.0.1", instance="c%d" % number,
                          client_timeout_ms=1000, **{"from_": "first", **options})
