@@ -23,11 +23,19 @@ static pthread_mutex_t hang_key = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t hang_news = PTHREAD_COND_INITIALIZER;
 static unsigned releases, hanging, leaving; /* leaving: of those that hang, who may go */
 
-static void hang(void)
+/* Who reads that a handler runs may release it at once: so it counts as hanging before it tells. */
+static unsigned hang_ready(void)
 {
     (void)pthread_mutex_lock(&hang_key);
     unsigned before = releases;
     hanging++;
+    (void)pthread_mutex_unlock(&hang_key);
+    return before;
+}
+
+static void hang(unsigned before)
+{
+    (void)pthread_mutex_lock(&hang_key);
     while (releases == before)
         (void)pthread_cond_wait(&hang_news, &hang_key);
     hanging--;
@@ -81,15 +89,16 @@ static int perform(const struct script *s, const struct omq_delivery *d)
 {
     if (s->work_ms > 0)
         (void)usleep((useconds_t)s->work_ms * 1000);
+    bool fails = d->attempt - 1 < s->fail_below;
+    bool hangs = !fails && starts(d, s->hang_at);
+    unsigned before = hangs ? hang_ready() : 0;
     if (s->ledger[0])
         enter(s, d);
     else if (!s->quiet)
         tell(s, d);
-    if (d->attempt - 1 < s->fail_below)
-        return OMQ_LATER;
-    if (starts(d, s->hang_at))
-        hang();
-    return OMQ_DONE;
+    if (hangs)
+        hang(before);
+    return fails ? OMQ_LATER : OMQ_DONE;
 }
 
 static int handle(void *user, const struct omq_delivery *const *messages, size_t n, size_t *done)
