@@ -1,6 +1,6 @@
 /* bare.c - a server that does nothing but answer: what the machine could do at all.
  *
- *     bench_bare PORT SIZE        SIZE: bytes of the bodies that a pull gets
+ *     bench_bare PORT SIZE [FOLDER]        SIZE: bytes of the bodies that a pull gets
  *
  * The load generator takes it for a name server and a broker. One thread, one epoll; what one read
  * brings is answered by one write. A send gets an answer that was made once, with the same fields
@@ -8,6 +8,10 @@
  * asks for, made once as well, with their offsets put in; they leave from where they lie. Nothing
  * is stored, decoded or checked on these two ways: three numbers are looked for in the header. All
  * other requests are rare, and are decoded as anywhere.
+ *
+ * With a folder nothing is answered before it is on the disk: what was read is written to a file
+ * there as it came, and when no connection has more to read, all of it is synced once and answered.
+ * That is a group commit without anything else, over the same sockets.
  *
  * It believes what it is sent: this is a yardstick, not a server.
  */
@@ -17,6 +21,7 @@
 #include "remoting/remoting.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -37,7 +42,9 @@
 
 struct conn {
     int fd;
-    bool waits; /* epoll tells when it can be written to */
+    bool waits;         /* epoll tells when it can be written to */
+    bool held;          /* its answers, until what they are for is on the disk */
+    struct conn *after; /* the next that is held */
     size_t in_len, in_size, out_at, out_len, out_size;
     uint8_t *in, *out;
 };
@@ -50,6 +57,8 @@ struct server {
     size_t sent_opaque, sent_queue, pulled_opaque;
     uint8_t *records;
     size_t record_size;
+    int log_fd; /* or -1 */
+    struct conn *held;
 };
 
 static void must(bool fine, const char *what)
@@ -228,6 +237,42 @@ static bool answer_quickly(struct server *s, struct conn *c, struct bytes head)
            answer_send(s, c, head, opaque);
 }
 
+/* ---- a group commit ---- */
+
+static void log_open(struct server *s, const char *folder)
+{
+    s->log_fd = open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+    must(s->log_fd >= 0, folder);
+}
+
+/* What came, and whose answers wait for it. */
+static void log_add(struct server *s, struct conn *c, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        ssize_t n = write(s->log_fd, c->in + at, len - at);
+        must(n > 0, "writing");
+        at += (size_t)n;
+    }
+    if (c->held)
+        return;
+    c->held = true;
+    c->after = s->held;
+    s->held = c;
+}
+
+static void log_sync(struct server *s)
+{
+    if (!s->held)
+        return;
+    must(fdatasync(s->log_fd) == 0, "fdatasync");
+    while (s->held) {
+        struct conn *c = s->held;
+        s->held = c->after;
+        c->held = false;
+        (void)out_flush(s, c); /* if it is gone, the next read tells */
+    }
+}
+
 /* ---- everything else ---- */
 
 static void answer_slowly(struct server *s, struct conn *c, const struct frame *frame)
@@ -268,8 +313,13 @@ static void answer_slowly(struct server *s, struct conn *c, const struct frame *
 
 /* ---- connections ---- */
 
-static void conn_close(struct conn *c)
+static void conn_close(struct server *s, struct conn *c)
 {
+    struct conn **at = &s->held;
+    while (*at && *at != c)
+        at = &(*at)->after;
+    if (*at)
+        *at = c->after;
     (void)close(c->fd);
     free(c->in);
     free(c->out);
@@ -302,11 +352,13 @@ static bool conn_turn(struct server *s, struct conn *c)
             answer_slowly(s, c, &frame);
         used += frame.size;
     }
+    if (s->log_fd >= 0 && used > 0)
+        log_add(s, c, used);
     c->in_len -= used;
     if (c->in_len > 0 && used > 0)
         memmove(c->in, c->in + used, c->in_len);
     conn_grow(c, need);
-    return out_flush(s, c);
+    return c->held || out_flush(s, c);
 }
 
 static void conn_accept(struct server *s)
@@ -344,25 +396,30 @@ int main(int argc, char **argv)
 {
     static struct server s;
     int64_t port, size;
-    if (argc != 3 || !bytes_to_i64(bytes_str(argv[1]), &port) ||
+    if (argc < 3 || argc > 4 || !bytes_to_i64(bytes_str(argv[1]), &port) ||
         !bytes_to_i64(bytes_str(argv[2]), &size) || port < 1 || port > UINT16_MAX || size < 1 ||
         size > (4 << 20)) {
-        fprintf(stderr, "usage: bench_bare PORT SIZE\n");
+        fprintf(stderr, "usage: bench_bare PORT SIZE [FOLDER]\n");
         return 2;
     }
     records_make(&s, (size_t)size);
     answers_make(&s);
     listen_on(&s, (uint16_t)port);
+    s.log_fd = -1;
+    if (argc == 4)
+        log_open(&s, argv[3]);
     printf("ready\n");
     (void)fflush(stdout);
     for (;;) {
         struct epoll_event events[EVENTS];
-        int n = epoll_wait(s.epoll_fd, events, EVENTS, -1);
+        int n = epoll_wait(s.epoll_fd, events, EVENTS, s.held ? 0 : -1);
+        if (n == 0)
+            log_sync(&s);
         for (int i = 0; i < n; i++) {
             if (events[i].data.ptr == &s)
                 conn_accept(&s);
             else if (!conn_turn(&s, events[i].data.ptr))
-                conn_close(events[i].data.ptr);
+                conn_close(&s, events[i].data.ptr);
         }
     }
 }

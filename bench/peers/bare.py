@@ -1,4 +1,6 @@
-"""The physical limit: a responder that does nothing but answer (bare.c), and bare appends and syncs (limits.c)."""
+"""The physical limit: a responder that does nothing but answer (bare.c), and bare appends and syncs (limits.c).
+
+For synchronous flush the responder writes and syncs what it has read before it answers, and that is all it does."""
 
 import json
 import os
@@ -15,13 +17,14 @@ class Bare(Rocket):
     key, label = "bare", "bare responder"
 
     def can(self, work):
-        possible = work.kind in ("send", "consume") and work.flush == "async" and work.topics == 1
+        possible = work.kind in ("send", "consume") and work.topics == 1
         return None if possible else "it keeps nothing"
 
     def start(self, flush="async", lean=False, memory=0):
         port, = process.free_ports()
         folder = process.temp_folder("oncemq-bare-")
-        child = process.Child("bare", [os.environ["BENCH_BARE"], str(port), "1024"], os.path.join(folder, "bare.log"))
+        command = [os.environ["BENCH_BARE"], str(port), "1024"] + ([folder] if flush == "sync" else [])
+        child = process.Child("bare", command, os.path.join(folder, "bare.log"))
         child.wait_line(lambda line: line == "ready", 10)
         address = "127.0.0.1:%d" % port
         return Server([child], folder, address, address)

@@ -65,6 +65,7 @@ def targets(book, works):
         Target("… the same with the append by writes of 32 records, which is cheaper here", 1.5, _cpu_of_limit(book, "write_cpu_us"), least=False),
         Target("one connection, one under way: the bare responder's round trips", 0.8, ratio(ONE, rate, "bare")),
         Target("SYNC_FLUSH, 8 × 32: what the measured fdatasync rate allows with group commit", 0.8, ratio(SYNC, rate, "limits")),
+        Target("… what a responder reaches that only writes, syncs and answers", 0.8, ratio(SYNC, rate, "bare")),
         Target("… Redis streams' (always)", 1, ratio(SYNC, rate, "redis")),
         Target("… Apache RocketMQ's", 1, ratio(SYNC, rate, "apache")),
         Target("consuming a 1 KiB backlog: Apache RocketMQ's messages per second", 3, ratio("consume-1k", rate, "apache")),
