@@ -212,6 +212,7 @@ struct lane {
     int64_t seen;        /* behind the last message that was held */
     int64_t told;        /* what the broker was told last; -1: nothing … */
     int64_t sure;        /* … and what it has answered, or said itself: others may ask it first */
+    bool heard;          /* it has answered one: it has a table for this group and topic */
     unsigned moves;      /* how often it was set elsewhere: what was told before is then no news */
     bool started;        /* `next` is known … */
     bool begun;          /* … or was, before the lock was lost */
@@ -346,10 +347,12 @@ int64_t offset_due(const struct lane *lane);
 void offsets_start(struct lane *lane);            /* finds where to begin, then lane_go */
 void offsets_tell(struct omq_consumer *consumer); /* loop: all lanes, without waiting */
 void offset_tell(struct lane *lane);              /* one */
-/* Loop: all, with answers, as `running`; at first one alone of each topic and broker. Of
- * several first words of a group about a topic that came together, Apache's broker (5.5.0) was seen
- * to answer all and to keep but one. */
-void offsets_settle(struct omq_consumer *consumer, bool firsts);
+/* Loop: all, with answers, as `running`; or those alone that go ahead. */
+void offsets_settle(struct omq_consumer *consumer, bool ahead);
+/* The first word of a group about a topic is answered before the others are said. Of several that
+ * came together, Apache's broker (5.5.0) was seen to answer all and to keep but one. */
+bool offset_goes_ahead(const struct lane *lane);
+bool offset_is_due(const struct lane *lane); /* the broker has not answered it yet */
 /* Loop: so long the last word waits, so that a pull or a word without an answer, which said less,
  * does not overtake it: Apache's broker has several threads for those. */
 uint64_t offsets_rest_ms(const struct omq_consumer *consumer);

@@ -198,6 +198,7 @@ int64_t lane_offset(const struct lane *lane)
 
 void lane_answered(struct lane *lane, int64_t offset, unsigned moves)
 {
+    lane->heard = true;
     if (lane->moves == moves)
         lane->told = lane->sure = offset;
 }

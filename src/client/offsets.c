@@ -156,6 +156,12 @@ int64_t offset_due(const struct lane *lane)
     return ours ? lane_offset(lane) : -1;
 }
 
+bool offset_is_due(const struct lane *lane)
+{
+    int64_t offset = offset_due(lane);
+    return offset >= 0 && offset != lane->sure;
+}
+
 static void offset_put(struct frame_out *f, const struct lane *lane, int64_t offset)
 {
     frame_put(f, BYTES("consumerGroup"), bytes_str(lane->consumer->group));
@@ -285,7 +291,7 @@ bool offset_settle(struct lane *lane, void (*over)(void *user, const struct answ
     struct omq_consumer *consumer = lane->consumer;
     struct omq_client *client = consumer->client;
     int64_t offset = offset_due(lane);
-    if (offset < 0 || offset == lane->sure)
+    if (!offset_is_due(lane))
         return false;
     struct topic_route *route;
     struct bytes address = lane_broker(lane, true, &route);
@@ -331,28 +337,29 @@ static bool is_kin(const struct lane *a, const struct lane *b)
            strcmp(a->queue.broker, b->queue.broker) == 0;
 }
 
-/* Of those of one topic and broker none is told yet. */
-static bool is_first(const struct lane *lane)
+bool offset_goes_ahead(const struct lane *lane)
 {
+    bool before = true; /* in the list */
+    if (!offset_is_due(lane))
+        return false;
     list_each(k, &lane->consumer->lanes) {
         const struct lane *other = list_entry(k, struct lane, link);
-        if (other == lane)
-            return true;
-        if (other->last_told && is_kin(other, lane))
+        before = before && other != lane;
+        if (is_kin(other, lane) && (other->heard || (before && offset_is_due(other))))
             return false;
     }
     return true;
 }
 
-void offsets_settle(struct omq_consumer *consumer, bool firsts)
+void offsets_settle(struct omq_consumer *consumer, bool ahead)
 {
-    if (!firsts)
+    if (!ahead)
         local_save(consumer);
     if (consumer->options.spread != OMQ_CLUSTER || consumer->commit_every_ms < 0)
         return;
     list_each(k, &consumer->lanes) {
         struct lane *lane = list_entry(k, struct lane, link);
-        if (!lane->last_told && (!firsts || is_first(lane)))
+        if (!lane->last_told && (!ahead || offset_goes_ahead(lane)))
             lane->last_told = offset_settle(lane, NULL, NULL);
     }
 }

@@ -94,6 +94,7 @@ struct visit {
     size_t n;
     int64_t offset;
     bool waits; /* for `waiter`, which hears of the last of `left` */
+    bool again; /* that was but a part of it */
     struct waiter waiter;
     size_t left;
     int code;
@@ -205,13 +206,28 @@ static void commit_over(void *user, const struct answer *answer)
         waiter_tell(&v->waiter);
 }
 
+static bool some_go_ahead(const struct omq_consumer *consumer)
+{
+    list_each(k, &consumer->lanes)
+        if (offset_goes_ahead(list_entry(k, struct lane, link)))
+            return true;
+    return false;
+}
+
 static void commit_here(void *user)
 {
     struct visit *v = user;
+    bool ahead = !v->again && some_go_ahead(v->consumer);
+    v->again = false;
     v->left = 1; /* ours, until all are asked */
     list_each(k, &v->consumer->lanes) {
+        struct lane *lane = list_entry(k, struct lane, link);
+        if (ahead && !offset_goes_ahead(lane)) {
+            v->again |= offset_is_due(lane);
+            continue;
+        }
         v->left++;
-        if (!offset_settle(list_entry(k, struct lane, link), commit_over, v))
+        if (!offset_settle(lane, commit_over, v))
             v->left--;
     }
     commit_over(v, NULL);
@@ -223,7 +239,12 @@ int omq_reader_commit(struct omq_reader *reader, struct omq_error *why)
         return omq_fail(why, OMQ_INVALID, "there is no reader");
     if (loop_is_mine(reader->consumer.client->loop))
         return omq_fail(why, OMQ_MISUSE, "an answer cannot be waited for in this callback");
-    return visit(reader, commit_here, &(struct visit){.waits = true}, why);
+    struct visit v = {.waits = true};
+    int code;
+    do
+        code = visit(reader, commit_here, &v, why);
+    while (!code && v.again);
+    return code;
 }
 
 static void commit_soon(void *user)

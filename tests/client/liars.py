@@ -92,28 +92,57 @@ def _():
         tap.equal(offsets[:4], [0, 500, 501, 3], "offsets of the pulls")
 
 
+def each_queue_once(request, _):
+    queue = int(request.ext["queueId"])
+    return found(record(0, b"%d" % queue, queue=queue), next_=1) if request.ext["queueOffset"] == "0" else None
+
+
+class Words:
+    """Offsets of topic T that a group tells; the first has no answer before the test gives it."""
+
+    def __init__(self, group=None):
+        self.group, self.told, self.answered = group, [], False
+
+    def hear(self, request):
+        if request.code != UPDATE or request.ext["topic"] != "T" or (self.group and request.ext["consumerGroup"] != self.group):
+            return fake
+        self.told.append((int(request.ext["queueId"]), int(request.ext["commitOffset"]), self.answered, request))
+        return reply() if len(self.told) > 1 else None
+
+    def answer_first(self, scene):
+        process.wait_until(lambda: self.told, 20, "the first word")
+        self.answered = True
+        scene.broker.answer_late(self.told[0][-1], reply())
+
+    def check(self, offsets):
+        tap.equal(sorted((queue, offset) for queue, offset, *_ in self.told), sorted(offsets), "queues and offsets")
+        tap.equal([late for _, _, late, _ in self.told], [False] + [True] * (len(offsets) - 1), "whether the first was answered by then")
+
+
 @tap.test("at a close one queue of a topic is told first, and the others when that was answered: Apache's broker would keep one of all")
 def _():
-    told, answered = [], []
-
-    def pull(request, _):
-        queue = int(request.ext["queueId"])
-        return found(record(0, b"%d" % queue, queue=queue), next_=1) if request.ext["queueOffset"] == "0" else None
-
-    def other(request):
-        if request.code != UPDATE or request.ext["topic"] != "T":
-            return fake
-        told.append((request, bool(answered)))
-        return reply() if len(told) > 1 else None
-    with Scene(pull, other, queues=4) as scene:
+    words = Words()
+    with Scene(each_queue_once, words.hear, queues=4) as scene:
         process.wait_until(lambda: sorted(scene.bodies()) == ["0", "1", "2", "3"], 20, "a message of each queue")
         stop = scene.puppet.start("stop", name="c")
-        process.wait_until(lambda: told, 20, "the first word")
-        answered.append(True)
-        scene.broker.answer_late(told[0][0], reply())
+        words.answer_first(scene)
         scene.puppet.finish(stop)
-        tap.equal(sorted((each.ext["queueId"], each.ext["commitOffset"]) for each, _ in told), [(str(n), "1") for n in range(4)])
-        tap.equal([late for _, late in told], [False, True, True, True], "whether the first was answered by then")
+        words.check([(queue, 1) for queue in range(4)])
+
+
+@tap.test("so does a reader's first commit")
+def _():
+    words = Words("r")
+    with Scene(each_queue_once, words.hear, queues=4) as scene:
+        queues = [{"topic": "T", "broker": "a", "id": queue} for queue in range(4)]
+        scene.puppet.call("reader", name="r", group="r", from_="first", commit_every_ms=-1, client_timeout_ms=20000)
+        scene.puppet.call("assign", name="r", queues=queues)
+        for _ in queues:
+            scene.puppet.call("read", name="r", wait_ms=20000)
+        commit = scene.puppet.start("commit", name="r")
+        words.answer_first(scene)
+        scene.puppet.finish(commit)
+        words.check([(queue, 1) for queue in range(4)])
 
 
 @tap.test("a reader that goes back while a commit is under way commits again what it reads again")
