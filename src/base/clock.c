@@ -10,18 +10,35 @@ static int64_t system_wall_ms(struct clock *self)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+static uint64_t ns_by(clockid_t id)
+{
+    struct timespec t;
+    (void)clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static uint64_t system_mono_ns(struct clock *self)
 {
     (void)self;
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return ns_by(CLOCK_MONOTONIC);
+}
+
+static uint64_t sleepless_mono_ns(struct clock *self)
+{
+    (void)self;
+    return ns_by(CLOCK_BOOTTIME);
 }
 
 struct clock *clock_system(void)
 {
     static struct clock system = {system_wall_ms, system_mono_ns};
     return &system;
+}
+
+struct clock *clock_sleepless(void)
+{
+    static struct clock sleepless = {system_wall_ms, sleepless_mono_ns};
+    return &sleepless;
 }
 
 static int64_t manual_wall_ms(struct clock *self)

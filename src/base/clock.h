@@ -29,6 +29,9 @@ static inline uint64_t clock_ns(struct clock *c)
 }
 
 struct clock *clock_system(void);
+/* The same, but clock_ns goes on while the machine sleeps: for what somebody else counts as well,
+ * such as a claim in a store. No wait of the kernel's is by this one. */
+struct clock *clock_sleepless(void);
 
 /* A clock that stands still until told otherwise. */
 struct clock_manual {

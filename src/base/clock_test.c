@@ -17,6 +17,15 @@ static void runs_with_the_systems_clock_and_a_lead(void **state)
     assert_true(mono <= clock_ns(clock_system()) + 5000000000u);
 }
 
+static void one_that_does_not_sleep_counts_at_least_as_much(void **state)
+{
+    (void)state;
+    uint64_t mono = clock_ns(clock_system());
+    uint64_t sleepless = clock_ns(clock_sleepless()); /* since the same start, with all sleep */
+    assert_true(sleepless >= mono);
+    assert_true(clock_ns(clock_sleepless()) >= sleepless);
+}
+
 static void jumps_by_what_it_is_told_in_both_readings(void **state)
 {
     (void)state;
@@ -51,6 +60,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_with_the_systems_clock_and_a_lead),
+        cmocka_unit_test(one_that_does_not_sleep_counts_at_least_as_much),
         cmocka_unit_test(jumps_by_what_it_is_told_in_both_readings),
         cmocka_unit_test(refuses_to_go_back_or_too_far),
     };

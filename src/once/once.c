@@ -90,7 +90,7 @@ static void once_init(struct once *once, const struct once_parts *parts)
 {
     struct dice dice = dice_seeded(dice_seed_from_os());
     once->instance = (uint32_t)dice_below(&dice, UINT32_MAX) + 1; /* tokens are never 0 */
-    once->clock = parts->clock ? parts->clock : clock_system();
+    once->clock = parts->clock ? parts->clock : clock_sleepless();
     running_init(&once->running);
     map_init(&once->places, dice_next(&dice));
     invariant(pthread_mutex_init(&once->places_key, NULL) == 0);

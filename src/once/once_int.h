@@ -9,8 +9,8 @@
  * "later" there, and the store is not asked. The store decides everything else; what it was told
  * and what it answered is in the run's `op`.
  *
- * Three things are known of a claim by this process's own monotonic clock, and each errs on the
- * safe side:
+ * Three things are known of a claim by this process's own clock, which goes on while the machine
+ * sleeps as the store's does, and each errs on the safe side:
  *     valid_ns   until here it is surely ours: asked + expiry. Beyond it the handler is told to
  * stop over_ns    from here on it may be another's: answered + expiry. So long a finish is repeated
  *     lost       the store said so: nothing that this run says counts any more
