@@ -460,15 +460,17 @@ static enum err operator_read(struct compiler *c, enum level level, struct node 
     return err;
 }
 
-/* As far as operators of this level or a closer one go. */
+/* As far as operators of this level or a closer one go. None binds closer than the one before it:
+ * what is behind "a IS NULL" cannot be "> 5", so that ends it. */
 static enum err expression_read(struct compiler *c, enum level least, struct node *out)
 {
     enum err err = operand_read(c, out);
-    while (!err) {
+    for (enum level most = LEVEL_COMPARE; !err;) {
         enum level level = level_of(c->token.kind);
-        if (level < least)
+        if (level < least || level > most)
             break;
         err = operator_read(c, level, out);
+        most = level;
     }
     return err;
 }

@@ -45,6 +45,8 @@ b IN 'x'|(b) IN ('x')|+b IN ('x')|-b IN ('x')|'x' IN ('x')|b IN ('a','b','c','d'
 b IN ('it''s', 'x')|b IN ("x")|b in ('X')|b NOT NOT IN ('x')|b IN ('')|b NOT IN ('')
 b IS NULL|b IS NOT NULL|c IS NULL|c IS NOT NULL|NOT c IS NULL|1 IS NULL|NULL IS NULL|'x' IS NOT NULL|(a = 5) IS NULL
 a IS|a IS NOT|a IS 5|a IS NULL IS NULL|a IS NOT NULL = TRUE|a = 5 IS NULL|c = 5 IS NULL|NULL IS NOT NULL
+a IS NULL > 5|a IS NULL NOT|a IS NULL NOT IN ('x')|a IS NOT NULL CONTAINS 'x'|TRUE AND a IS NULL > 4|(a IS NULL > 4)
+a IS NULL IN ('x') OR TRUE|a IS NULL = TRUE > 4|a = 5 IS NULL > 4|NOT a IS NULL BETWEEN 1 AND 2|a IS NULL > 4 AND FALSE
 b CONTAINS 'x'|b CONTAINS ''|b NOT CONTAINS ''|b NOT CONTAINS 'x'|c CONTAINS 'x'|c NOT CONTAINS 'x'|b CONTAINS x
 b STARTSWITH 'tr'|b NOT STARTSWITH 'tr'|b ENDSWITH 'ue'|b NOT ENDSWITH 'ue'|b STARTSWITH ''|b ENDSWITH ''|a ENDSWITH '5'
 'abc' CONTAINS 'b'|'abc' STARTSWITH 'ab' AND 'abc' ENDSWITH 'bc'|5 CONTAINS '5'|(a = 5) CONTAINS 't'|(b > 1) CONTAINS ''
