@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#define ROUTE_LOOK_MS 10
+
 /* Where a message stands that is not delivered yet. */
 static const char *const waiting_topics[] = {"rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"};
 
@@ -70,6 +72,26 @@ static void settle(struct send *send)
     }
 }
 
+/* A topic that was made by sending is told to the name servers in a moment of the broker's own;
+ * whoever looks for what was sent asks these. */
+static void route_await(struct send *send)
+{
+    int status;
+    struct omq_client *client = cli_client(send->cli, &status);
+    int64_t until = now_ms() + cli_timeout_ms(send->cli);
+    struct omq_queue *queues;
+    struct omq_error why;
+    size_t n;
+    int code;
+    while ((code = omq_topic_queues(client, send->topic, &queues, &n, &why)) == OMQ_NO_TOPIC &&
+           now_ms() < until && !cli_stopped(send->cli))
+        cli_wait(send->cli, ROUTE_LOOK_MS);
+    if (!code)
+        omq_queues_free(queues);
+    if (code == OMQ_NO_TOPIC)
+        cli_note(send->cli, "the name servers do not know of the topic yet");
+}
+
 /* "12 stored, 3 not stored, 1 unsure": how it stands, in full. */
 static void account(const struct send *send, struct buf *out)
 {
@@ -129,6 +151,8 @@ static int incomplete(struct send *send, const char *counts, const char *rest)
 int send_report(struct send *send)
 {
     settle(send);
+    if (send->counts[FATE_STORED] + send->counts[FATE_DUPLICATE] > 0)
+        route_await(send);
     struct buf counts = buf_upto(1 << 16), rest = buf_upto((size_t)1 << 30);
     account(send, &counts);
     bool left = serial_text(&send->serial, send->end, &rest);

@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import cli, process, remoting, tap  # noqa: E402
+from harness import cli, fake, process, remoting, tap  # noqa: E402
 
 cluster = cli.Cluster()
 RESUME = re.compile(r"--resume '([^']+)'")
@@ -40,6 +40,28 @@ def _():
     tap.equal((got["properties"]["city"], got["properties"]["a"]), ("Köln", "b=c"))
     shown = cluster.ok("send", "One", "again").out
     tap.check(re.match(r"stored  [0-9A-F]{32}  \S+  \d+  \d+\n$", shown), shown)
+
+
+@tap.test("a topic that sending has made is known to the name servers when the command ends")
+def _():
+    asked = []
+
+    def knows_after(questions):
+        def answer(request):
+            if request.ext.get("topic") == "Fresh":
+                asked.append(request)
+                if len(asked) <= questions:
+                    return fake.reply(remoting.TOPIC_NOT_EXIST)
+            with remoting.Client(cluster.names) as real:
+                return real.request(request.code, request.ext, request.body)
+        return answer
+    names = fake.Fake(knows_after(3))
+    cluster.ok("send", "Fresh", "hello", "-n", names.address)
+    tap.equal(len(asked), 4, "questions for it")
+    names.answer = knows_after(1e9)
+    said = cluster.ok("send", "Fresh", "hello", "-n", names.address, "--timeout", "1s")
+    tap.check("do not know of the topic yet" in said.err, said)
+    names.close()
 
 
 @tap.test("a body comes from an argument, a file or stdin, byte for byte")
