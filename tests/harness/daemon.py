@@ -35,7 +35,7 @@ class Daemon:
         self.root = process.temp_folder()
         self.folder = folder or os.path.join(self.root, "data")
         self.log = os.path.join(self.root, "%s.log" % name)
-        self.child = None
+        self.child, self.held = None, []
         self.names = self.broker = None
         self.ready_ms = None
         if start:
@@ -58,6 +58,7 @@ class Daemon:
         except process.Failed as error:
             self.kill9()
             raise process.Failed("%s\n%s" % (error, "\n".join(self.tail()))) from error
+        self._let_go()
         self.ready_ms = int(ready.group(2))
         addresses = dict(ADDRESS.findall(ready.group(1)))
         self.names, self.broker, self.http = addresses.get("names"), addresses.get("broker"), addresses.get("http")
@@ -87,6 +88,17 @@ class Daemon:
             return True
         process.wait_until(free, 10, "ports %s are free" % list(ports.values()))
 
+    def _hold(self):
+        """Nobody else is given its ports while it is away."""
+        self._let_go()
+        held = [process.hold_port(int(port)) for port in self._ports(True).values() if int(port)]
+        self.held = [each for each in held if each]
+
+    def _let_go(self):
+        for each in self.held:
+            each.close()
+        self.held = []
+
     @property
     def pid(self):
         return self.child.pid
@@ -100,16 +112,19 @@ class Daemon:
         if self.child:
             self.child.kill9()
             self.child = None
+            self._hold()
 
     def stop(self):
         """SIGTERM. It must end with status 0 within five seconds."""
         child, self.child = self.child, None
         begin = time.monotonic()
         status = child.stop(STOP_TIMEOUT)
+        took = time.monotonic() - begin
+        self._hold()
         if status != 0:
             raise process.Failed("%s ended with status %d after SIGTERM\n%s"
                                  % (self.name, status, "\n".join(self.tail())))
-        return time.monotonic() - begin
+        return took
 
     def restart(self, hard=False):
         """Stop (or kill) and start again on the same folder and ports."""
@@ -128,6 +143,7 @@ class Daemon:
 
     def __exit__(self, *_):
         self.kill9()
+        self._let_go()
 
 
 def run(*args, binary=None, timeout=10.0, stdin=None):

@@ -21,6 +21,7 @@ import time
 
 _alive = []
 _folders = []
+_ports = {}
 
 
 class Failed(Exception):
@@ -34,24 +35,42 @@ def temp_folder(prefix="oncemq-test-", parent=None):
     return folder
 
 
-def free_ports(count=1):
-    """Different ports that are free on loopback right now, well below the range of outgoing connections."""
-    taken, ports = [], []
+def hold_port(port, host="127.0.0.1"):
+    """A socket that has the port and does not listen: servers, which all set SO_REUSEADDR, can have it beside us, and
+    nobody who looks for a free one is given it. None: somebody listens there."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        candidate = 20000 + os.getpid() * 37 % 9000
-        while len(ports) < count:
-            candidate = candidate + 1 if candidate < 32000 else 20000
-            holder = socket.socket()
-            taken.append(holder)
-            try:
-                holder.bind(("127.0.0.1", candidate))
-            except OSError:
-                continue
-            ports.append(candidate)
-        return ports
-    finally:
-        for holder in taken:
+        holder.bind((host, port))
+    except OSError:
+        holder.close()
+        return None
+    return holder
+
+
+def free_ports(count=1):
+    """Different ports that are free on loopback, well below the range of outgoing connections. Other tests do not get them
+    while this program runs."""
+    found = {}
+    candidate = 20000 + os.getpid() * 37 % 9000
+    while len(found) < count:
+        candidate = candidate + 1 if candidate < 32000 else 20000
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", candidate))
+        except OSError:
             holder.close()
+            continue
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found[candidate] = holder
+    _ports.update(found)
+    return list(found)
+
+
+def give_back_ports(ports):
+    """Those of free_ports() that are not used after all."""
+    for port in ports:
+        _ports.pop(port).close()
 
 
 def wait_until(condition, timeout, what, pause=0.05):
