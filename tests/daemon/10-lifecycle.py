@@ -100,7 +100,7 @@ def _():
     with daemons.Daemon() as d:
         os.kill(d.pid, signal.SIGTERM)
         os.kill(d.pid, signal.SIGTERM)
-        status = d.child.wait(5)
+        status = d.child.wait(20)
         tap.check(status in (0, 128 + signal.SIGTERM, -signal.SIGTERM), "status %r" % status)
         d.child = None
 
@@ -209,7 +209,7 @@ def _():
         with r.Client(d.names) as client:  # would get the place of a closed descriptor
             with r.Client(d.names) as other:
                 other.request(r.GET_BROKER_CLUSTER_INFO)
-            process.wait_until(lambda: "connection closed" in d.read_log(), 5, "a line about the other")
+            process.wait_until(lambda: "connection closed" in d.read_log(), 20, "a line about the other")
             tap.equal(client.request(r.GET_BROKER_CLUSTER_INFO).code, r.SUCCESS)
         tap.check("ready: " in d.read_log(), "no ready line on standard error")
 
@@ -262,7 +262,7 @@ def _():
     os.set_inheritable(write_end, True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind(path)
-        notify.settimeout(10)
+        notify.settimeout(20)
         command = [os.environ["ONCEMQD"], "--data", folder, "--set", "listenPort=0", "--set", "namesrvListenPort=0",
                    "--ready-fd", str(write_end)]
         log = os.path.join(folder, "log")

@@ -74,7 +74,7 @@ def _():
         def route():
             found = names.request(r.GET_ROUTEINFO_BY_TOPIC, {"topic": "Fresh"})
             return found if found.code == r.SUCCESS else None
-        queues = process.wait_until(route, 5, "a route for Fresh").json()["queueDatas"][0]
+        queues = process.wait_until(route, 20, "a route for Fresh").json()["queueDatas"][0]
         tap.equal((queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]), (3, 3, 6), "queues")
 
 
@@ -367,7 +367,7 @@ def _():
         def all_there():
             found = client.request(r.PULL_MESSAGE, pull_fields("Sync"))
             return found.code == r.SUCCESS and len(r.messages(found.body)) == 20
-        process.wait_until(all_there, 5, "all twenty can be read")
+        process.wait_until(all_there, 20, "all twenty can be read")
 
 
 tap.main()

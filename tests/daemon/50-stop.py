@@ -196,7 +196,7 @@ def _():
 def _():
     with daemons.Daemon() as d:
         os.kill(d.pid, signal.SIGINT)
-        tap.equal(d.child.wait(5), 0, "status")
+        tap.equal(d.child.wait(20), 0, "status")
         d.child = None
         tap.check(not os.path.exists(os.path.join(d.folder, "abort")), "abort file after a clean stop")
 
@@ -278,7 +278,7 @@ def _():
                 process.wait_until(lambda: known_at(names.names, "News"), 10, "a new topic is known")
             broker.stop()
             for names in both:
-                process.wait_until(lambda: "broker unregistered addr=" in names.read_log(), 5, "goodbye")
+                process.wait_until(lambda: "broker unregistered addr=" in names.read_log(), 20, "goodbye")
                 tap.equal(known_at(names.names), False, "known after the goodbye")
 
 

@@ -35,7 +35,7 @@ def _():
     with fulldisk.FullDisk() as disk:
         settings = {"mappedFileSizeCommitLog": FILE, "flushCommitLogThoroughInterval": 100}
         with daemons.Daemon(settings=settings, env=disk.env) as d, r.Client(d.broker) as client:
-            process.wait_until(lambda: log_files(d) == [0], 5, "the first log file, ahead of the first message")
+            process.wait_until(lambda: log_files(d) == [0], 20, "the first log file, ahead of the first message")
             for _ in range(300):
                 tap.equal(send(client).code, r.SUCCESS, "answer")
             end = log_files(d)[-1]
@@ -43,24 +43,24 @@ def _():
 
             disk.fill(89)  # above diskSpaceCleanForciblyRatio: whatever the age, and all but the last
             process.wait_until(lambda: log_files(d)[0] >= end - FILE, ROUND_S, "old files gone")
-            process.wait_until(lambda: offset_of(client, r.GET_MIN_OFFSET) > 0, 5, "a later first offset")
+            process.wait_until(lambda: offset_of(client, r.GET_MIN_OFFSET) > 0, 20, "a later first offset")
             first = offset_of(client, r.GET_MIN_OFFSET)
             tap.equal(offset_of(client, r.GET_MAX_OFFSET), 300, "maximum offset")
             gone = pull(client, 0)
             tap.equal((gone.code, gone.ext["nextBeginOffset"]), (r.PULL_OFFSET_MOVED, str(first)), "pull from the start")
             tap.equal(pull(client, first).code, r.SUCCESS, "pull of what is left")
-            process.wait_until(lambda: "old files deleted log_files=" in d.read_log(), 5, "a line about it")
+            process.wait_until(lambda: "old files deleted log_files=" in d.read_log(), 20, "a line about it")
 
             disk.fill(95)
             process.wait_until(lambda: send(client).code == SERVICE_NOT_AVAILABLE, ROUND_S, "a refusal")
             tap.check("95 %" in send(client).remark, "remark %r" % send(client).remark)
-            process.wait_until(lambda: "store takes no messages" in d.read_log(), 5, "a line about it")
+            process.wait_until(lambda: "store takes no messages" in d.read_log(), 20, "a line about it")
             first = offset_of(client, r.GET_MIN_OFFSET)  # what was sent meanwhile may have begun another file
             tap.equal(pull(client, first).code, r.SUCCESS, "pull while messages are refused")
 
             disk.fill(60)
             process.wait_until(lambda: send(client).code == r.SUCCESS, ROUND_S, "messages taken again")
-            process.wait_until(lambda: "store takes messages again disk_used=60%" in d.read_log(), 5, "a line about it")
+            process.wait_until(lambda: "store takes messages again disk_used=60%" in d.read_log(), 20, "a line about it")
             d.restart()
             with r.Client(d.broker) as again:
                 tap.equal(offset_of(again, r.GET_MIN_OFFSET), first, "minimum offset after a restart")

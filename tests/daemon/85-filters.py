@@ -14,7 +14,7 @@ daemon = daemons.Daemon()
 tap.watch(daemon)
 
 
-def connect(timeout=5.0):
+def connect(timeout=20.0):
     return r.Client(daemon.broker, timeout)
 
 
@@ -216,7 +216,7 @@ def _():
         def warning():
             with open(daemon.log) as log:
                 return [line for line in log if "member-one" in line and "member-two" in line]
-        line, = process.wait_until(warning, 5, "a warning that names both members")
+        line, = process.wait_until(warning, 20, "a warning that names both members")
         tap.check("mixed" in line and "Quarter" in line and "WARN" in line.upper(), line)
         tap.equal(differing(one), before + 1, "differing subscriptions")
 

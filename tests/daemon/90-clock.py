@@ -55,7 +55,7 @@ def _():
         tap.check(abs(begin - time.time() * 1000) < 60000, "it does not begin at the system's time: %d" % begin)
         later = int(advance(client, 5 * HOUR_MS).ext["timestamp"])
         tap.check(later >= begin + 5 * HOUR_MS, "%d after %d" % (later, begin))
-        process.wait_until(lambda: now_ms(client) > later, 5, "the clock runs on")
+        process.wait_until(lambda: now_ms(client) > later, 20, "the clock runs on")
         for wrong in (-1, 2**63 - 1, 101 * 366 * 24 * HOUR_MS):
             tap.equal(advance(client, wrong).code, INVALID_PARAMETER, "code for %d" % wrong)
         tap.equal(client.request(ADVANCE_CLOCK).code, 1, "code without the field")

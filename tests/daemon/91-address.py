@@ -155,7 +155,7 @@ def _():
                     lead_to("127.0.0.7")
                     before.kill9()
                     process.wait_until(lambda: knows(after), 30, "the second one does, too")
-                process.wait_until(lambda: "name server has moved" in d.read_log(), 5, "a line about it")
+                process.wait_until(lambda: "name server has moved" in d.read_log(), 20, "a line about it")
                 d.stop()
 
 

@@ -65,7 +65,7 @@ def _():
         stored = int(client.request(r.GET_MAX_OFFSET, {"topic": "Full", "queueId": 0}).ext["offset"])
         tap.equal(stored, 1 + len(answers) - len(refused), "messages stored")
         tap.equal(client.request(r.SEND_MESSAGE_V2, *r.send_v2("Full", b"last", queue_id=0)).code, r.SUCCESS, "last")
-        process.wait_until(lambda: "send refused" in d.read_log(), 5, "a line for the operator")
+        process.wait_until(lambda: "send refused" in d.read_log(), 20, "a line for the operator")
 
 
 @tap.test("a disk that does not answer in time: further sends are refused with how long it has been")

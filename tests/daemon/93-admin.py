@@ -132,7 +132,7 @@ def _():
         given_up = send(client, "%RETRY%dog", b"given up", reconsumeTimes=1)
         tap.equal(given_up.code, r.SUCCESS, "with locks (%s)" % given_up.remark)
         where = {"topic": "%DLQ%dog", "queueId": 0}
-        process.wait_until(lambda: client.request(r.GET_MAX_OFFSET, where).ext["offset"] == "1", 5, "a dead letter")
+        process.wait_until(lambda: client.request(r.GET_MAX_OFFSET, where).ext["offset"] == "1", 20, "a dead letter")
 
 
 # Request and reply --------------------------------------------------------------------------------------------------
@@ -218,10 +218,10 @@ def route(topic):
 def _():
     with connect() as client:
         make_topic(client, "Made", read=3, write=2, perm=6, attributes="+message.type=FIFO")
-        data = process.wait_until(lambda: route("Made"), 5, "a route")
+        data = process.wait_until(lambda: route("Made"), 20, "a route")
         tap.equal((data["readQueueNums"], data["writeQueueNums"], data["perm"]), (3, 2, 6), "queues")
         make_topic(client, "Made", read=5, write=5, perm=4)
-        process.wait_until(lambda: route("Made")["perm"] == 4, 5, "the new permission")
+        process.wait_until(lambda: route("Made")["perm"] == 4, 20, "the new permission")
         config = client.request(GET_TOPIC, {"topic": "Made"}).json()
         tap.equal((config["readQueueNums"], config["perm"], config["attributes"]), (5, 4, {"message.type": "FIFO"}), "config")
         refused(send(client, "Made", b"x"), "sending without permission", NO_PERMISSION)

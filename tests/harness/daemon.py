@@ -20,7 +20,7 @@ from . import process
 
 READY = re.compile(r"^ready: (.*), in (\d+) ms$")
 ADDRESS = re.compile(r"(names|broker|http) (\S+?)(?:,|$)")
-STOP_TIMEOUT = 5.0
+STOP_TIMEOUT = 20.0  # five seconds are promised (tests/daemon/50-stop.py); the machine may stand still meanwhile
 
 
 class Daemon:
@@ -115,7 +115,7 @@ class Daemon:
             self._hold()
 
     def stop(self):
-        """SIGTERM. It must end with status 0 within five seconds."""
+        """SIGTERM. It must end with status 0. The seconds that it took."""
         child, self.child = self.child, None
         begin = time.monotonic()
         status = child.stop(STOP_TIMEOUT)
@@ -146,7 +146,7 @@ class Daemon:
         self._let_go()
 
 
-def run(*args, binary=None, timeout=10.0, stdin=None):
+def run(*args, binary=None, timeout=30.0, stdin=None):
     """Run oncemqd with arguments until it ends by itself; returns (status, standard output, standard error)."""
     binary = binary or os.environ.get("ONCEMQD")
     if not binary:

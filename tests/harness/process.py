@@ -184,7 +184,7 @@ class Child:
         self.process.wait()
         self._forget()
 
-    def stop(self, timeout=5.0):
+    def stop(self, timeout=20.0):
         """SIGTERM, and the exit status. Raises Failed, after a SIGKILL, when it does not end in time."""
         if self.process.poll() is None:
             self.process.terminate()

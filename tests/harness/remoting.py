@@ -431,7 +431,7 @@ class FrameBuffer:
 class Client:
     """One blocking connection. Not for use by several threads. `tls` is an ssl.SSLContext."""
 
-    def __init__(self, address, timeout=5.0, tls=None):
+    def __init__(self, address, timeout=20.0, tls=None):
         self.timeout = timeout
         self.socket = socket.create_connection(split_address(address), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
