@@ -167,10 +167,10 @@ def _():
 def _():
     with connect() as waiter, connect() as sender:
         send(sender, "WaitTag", b"x", properties={"TAGS": "A"})
+        begin = time.monotonic()
         opaque = waiter.send(r.PULL_MESSAGE, pull_fields("WaitTag", offset=1, tags="B", wait_ms=1500,
                                                          flags=SUBSCRIPTION | SUSPEND))
         waiter.request(r.GET_MAX_OFFSET, {"topic": "WaitTag", "queueId": 0})  # now it waits
-        begin = time.monotonic()
         send(sender, "WaitTag", b"x", properties={"TAGS": "A"})
         answer = waiter.wait(opaque, 20)
         tap.check(answer.code in (r.PULL_NOT_FOUND, r.PULL_RETRY_IMMEDIATELY), "code %d" % answer.code)

@@ -323,7 +323,7 @@ def one_death(daemon, dice, life, tables):
     if by_step:
         daemon.env["DIE_SAVING_AT"] = str(dice.randrange(1, 24))
     daemon.start(same_ports=False)
-    killer = threading.Timer(5 if by_step else dice.uniform(0, 0.15), daemon.child.process.kill)
+    killer = threading.Timer(30 if by_step else dice.uniform(0, 0.15), daemon.child.process.kill)
     killer.start()
     try:
         with r.Client(daemon.broker) as client:
@@ -333,7 +333,7 @@ def one_death(daemon, dice, life, tables):
         tap.check(not by_step or killer.is_alive(), "no table was written for seconds")
     finally:
         killer.cancel()
-    tap.equal(daemon.child.wait(5), -signal.SIGKILL, "status")
+    tap.equal(daemon.child.wait(20), -signal.SIGKILL, "status")
     daemon.child = None
     tables.look()
 

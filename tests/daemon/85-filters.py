@@ -6,7 +6,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import daemon as daemons, process, remoting as r, tap  # noqa: E402
 
-GET_RUNTIME = 28
+GET_RUNTIME, ADVANCE_CLOCK = 28, 10001
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 PARSE_FAILED, NOT_SUBSCRIBED, FILTER_DATA_NOT_EXIST = 23, 24, 27
 
@@ -193,11 +193,14 @@ def _():
 
 @tap.test("a reader whose time is up is sent on behind what it has seen")
 def _():
-    with connect(30) as reader, connect() as writer:
+    with daemons.Daemon(args=["--clock", "virtual"]) as own, r.Client(own.broker) as reader, r.Client(own.broker) as writer:
         send(writer, "Up", n="1")
-        opaque = begin_waiting(reader, "Up", "n = 9", "SQL92", 1, 4000)
+        opaque = begin_waiting(reader, "Up", "n = 9", "SQL92", 1, 60000)
         for _ in range(3):
             send(writer, "Up", n="1")
+        for each in (writer, reader, reader):  # then they are in the queue, and the reader's loop has looked at them
+            each.request(r.GET_MAX_OFFSET, {"topic": "Up", "queueId": 0})
+        tap.equal(writer.request(ADVANCE_CLOCK, {"advanceMillis": 60000}).code, r.SUCCESS, "advance")
         answer = reader.wait(opaque)
         tap.equal((answer.code, answer.ext["nextBeginOffset"]), (r.PULL_NOT_FOUND, "4"), "answer")
 

@@ -107,12 +107,10 @@ def _():
 def _():
     crowd.topic("Later")
     plan(topic="Later", twiceLater=ALL, laterMillis=400)
-    began = time.monotonic()
     for i in range(5):
         send(crowd.client, "Later", "k%d" % i)
     ask("clear")
-    process.wait_until(lambda: counts()["waiting"] == 0, 10, "the copies are stored")
-    tap.check(time.monotonic() - began < 5, "it took %.1f s" % (time.monotonic() - began))
+    process.wait_until(lambda: counts()["waiting"] == 0, 20, "the copies are stored, by their own time")
     tap.equal(keys("Later"), sorted(2 * ["k%d" % i for i in range(5)]), "keys")
     gaps = [abs(a.store_time - b.store_time) for a in stored("Later") for b in stored("Later") if a.properties["KEYS"] == b.properties["KEYS"]]
     tap.check(max(gaps) > 20, "no copy came later: %s" % gaps)
