@@ -110,7 +110,7 @@ def both():
 
 @tap.test("the same requests are answered alike, and the same is asked")
 def _():
-    settings = {**QUICK, "transactionTimeOut": 4000, "transactionCheckMax": 2}
+    settings = {**QUICK, "transactionTimeOut": 5000, "transactionCheckInterval": 5000, "transactionCheckMax": 2}
     plays["ours"] = Play(tap.watch(Daemon(settings=settings)).broker)
     names = Daemon(roles="names", name="names")
     plays["apache"] = Play(start_apache(names, **settings, **PROMPT).address)
