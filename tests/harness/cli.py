@@ -12,6 +12,7 @@ The binary is the one named by the environment variable ONCEMQ. Each cluster has
 configuration file of the machine counts. What docs/cli.md says of a command's --json is checked by every json().
 """
 
+import codecs
 import fcntl
 import json
 import os
@@ -95,11 +96,12 @@ class Terminal:
 
     def __init__(self, args, env, rows=40, columns=120):
         self.args, self.text, self.status = args, "", None
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end within a character
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             process.die_with_parent()
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))  # it must not see another size first
             os.execvpe(args[0], args, env)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _read(self, timeout):
         if not select.select([self.fd], [], [], max(timeout, 0))[0]:
@@ -108,7 +110,7 @@ class Terminal:
             part = os.read(self.fd, 65536)
         except OSError:  # the other side is gone
             return False
-        self.text += part.decode(errors="replace")
+        self.text += self.decoder.decode(part)
         return bool(part)
 
     def expect(self, wanted, timeout=20):
