@@ -89,7 +89,7 @@ def _():
 
 @tap.test("contexts: set, listed, used, chosen and forgotten; an option beats the environment, that the context")
 def _():
-    nowhere.json("context", "set", "here", "names=%s" % cluster.names, "timeout=2s")
+    nowhere.json("context", "set", "here", "names=%s" % cluster.names, "timeout=20s")
     nowhere.json("context", "set", "there", "names=127.0.0.1:2", "access-key=me", "secret-key=s3cret")
     tap.equal([(each["context"], each["current"], each["names"]) for each in nowhere.json("context", "list")],
               [("here", True, cluster.names), ("there", False, "127.0.0.1:2")])
