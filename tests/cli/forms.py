@@ -37,8 +37,8 @@ def prepare():
 def bury(crowd, offset):
     """A message that its group gives up at once."""
     pulled = crowd.ask(remoting.PULL_MESSAGE, {"consumerGroup": "failing", "topic": "Orders", "queueId": 0, "queueOffset": offset, "maxMsgNums": 1,
-                                               "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0,
-                                               "expressionType": "TAG"})
+                                               "sysFlag": 6, "commitOffset": 0, "suspendTimeoutMillis": 15000, "subscription": "*", "subVersion": 0,
+                                               "expressionType": "TAG"})  # it waits: Apache's queues follow a moment later
     message = remoting.messages(pulled.body)[0]
     crowd.ask(remoting.CONSUMER_SEND_MSG_BACK, {"offset": message.physical_offset, "group": "failing", "delayLevel": -1, "unitMode": "false",
                                                 "originMsgId": message.offset_id, "originTopic": "Orders", "maxReconsumeTimes": 0})

@@ -31,6 +31,7 @@ from .daemon import Daemon
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, PARTLY, DECLINED = range(7)
 INTERRUPTED, PIPE = 130, 141
+GET_BROKER_RUNTIME_INFO = 28
 
 
 class Result:
@@ -222,7 +223,16 @@ class Cluster:
         result = Result(args, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
         if status is not None:
             tap.check(result.status == status, "wanted status %d of %r" % (status, result))
+        if self.apache and args[0] in ("send", "dlq"):
+            self._wait_dispatched()
         return result
+
+    def _wait_dispatched(self):
+        """Apache's broker has in its queues a moment later what it has said to have stored."""
+        def reached():
+            with remoting.Client(self.broker) as client:
+                return client.request(GET_BROKER_RUNTIME_INFO).json()["table"]["dispatchBehindBytes"] == "0"
+        process.wait_until(reached, 30, "the queues have what was stored", pause=0.01)
 
     def ok(self, *args, **more):
         return self.run(*args, status=OK, **more)
