@@ -95,7 +95,7 @@ def _():
     path = os.path.join(s.folder, "once.db")
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE t (a, b, c, d)")
-    events = s.run("--sql", "INSERT INTO t VALUES (:body.o, :body.a, :body.o, :body.a)", "--create", "--idle", "1s")
+    events = s.run("--sql", "INSERT INTO t VALUES (:body.o, :body.a, :body.o, :body.a)", "--create", "--count", "1")
     tap.equal(counts(events)["done"], 1)
     with sqlite3.connect(path) as db:
         row = db.execute("SELECT * FROM t").fetchone()
@@ -127,7 +127,7 @@ def answer_plainly(listener):
 def _():
     s = Scene("long").send({"id": 1})
     most = "2147483647ms"
-    events = s.run("--exec", "true", "--stop-timeout", most, "--work-timeout", most, "--later", most, "--idle", "1s")
+    events = s.run("--exec", "true", "--stop-timeout", most, "--work-timeout", most, "--later", most, "--count", "1")
     tap.equal(counts(events)["done"], 1)
 
 

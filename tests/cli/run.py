@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -70,7 +71,7 @@ def _():
     s = Scene("timeout")
     s.send({"id": 1})
     worker = s.script("sh -c 'trap \"\" TERM; echo $$ >> %s; sleep 1000' &\necho $$ >> %s\nwait\n" % (s.out, s.out))
-    child = s.start("--exec", worker, "--work-timeout", "2s")
+    child = s.start("--exec", worker, "--work-timeout", "6s")
     failed = event(child, "failed")
     tap.check("killed" in failed["why"], failed)
     tap.equal(len(s.lines()), 2)
@@ -271,11 +272,12 @@ def _():
 @tap.test("a web service that is not there is waited for without an attempt")
 def _():
     s = Scene("nobody").send({"id": 1})
-    [port] = process.free_ports(1)
-    child = s.start("--http", "http://127.0.0.1:%d/" % port, "--later", "10ms")
-    for _ in range(3):
-        tap.equal(event(child, "later", "failed")["event"], "later")
-    stop(child)
+    with socket.socket() as taken:  # nobody listens there, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        child = s.start("--http", "http://127.0.0.1:%d/" % taken.getsockname()[1], "--later", "10ms")
+        for _ in range(3):
+            tap.equal(event(child, "later", "failed")["event"], "later")
+        stop(child)
 
 
 # Processes that stay ------------------------------------------------------------------------------------------------
@@ -365,7 +367,7 @@ for line in sys.stdin:
         continue
     answer(m)
 """))
-    events = s.run("--pipe", worker, "--retries", "0", "--work-timeout", "4s", "--count", "4")
+    events = s.run("--pipe", worker, "--retries", "0", "--work-timeout", "10s", "--count", "4")
     tap.equal({key: counts(events)[key] for key in ("done", "dead")}, {"done": 3, "dead": 1})
     [dead] = [each for each in events if each["event"] == "dead"]
     tap.equal(dead["key"], "silent")
@@ -408,7 +410,7 @@ for line in sys.stdin:
         held.append(m)
     note("has", m["key"])
 """))
-    child = s.start("--pipe", worker, "--retries", "0", "--work-timeout", "3s")
+    child = s.start("--pipe", worker, "--retries", "0", "--work-timeout", "10s")
     process.wait_until(lambda: "has silent" in s.lines(), 20, "the first message")
     s.send({"id": "other"})
     ends = [event(child, "done", "dead") for _ in range(2)]
