@@ -148,7 +148,7 @@ def _():
     bury("broken", "Broken", 400)
     with cli.Line(cluster) as line:
         line.cut_after(remoting.SEND_MESSAGE_V2, 150, lose=20, for_good=True)
-        result = cluster.run("dlq", "resend", "broken", "--json", "--timeout", "1s", "-n", line.names)
+        result = cluster.run("dlq", "resend", "broken", "--json", "--timeout", "10s", "-n", line.names)
     tap.equal(result.status, cli.PARTLY, result)
     records = cli.check_form("dlq resend", result.out)
     said = json.loads(result.err.splitlines()[-1])
@@ -168,7 +168,7 @@ def _():
 @tap.test("Ctrl-C in the middle: told with status 130, with a bar that wiped itself, and the same command goes on")
 def _():
     bury("stopped", "Stopped", 200)
-    with cluster.terminal("dlq", "resend", "stopped", "--rate", "100/s") as t:
+    with cluster.terminal("dlq", "resend", "stopped", "--rate", "10/s") as t:
         t.expect("sending back ")
         t.signal(signal.SIGINT)
         tap.equal(t.end(), cli.INTERRUPTED)
@@ -283,7 +283,7 @@ def _():
     bury("halved", "Halved", 300, "same")
     with cli.Line(cluster) as line:
         line.cut_after(remoting.SEND_MESSAGE_V2, 100, lose=20, for_good=True)
-        result = cluster.run("dlq", "drop", "halved", "--key", "same", "--yes", "--json", "--timeout", "1s", "-n", line.names)
+        result = cluster.run("dlq", "drop", "halved", "--key", "same", "--yes", "--json", "--timeout", "10s", "-n", line.names)
     tap.equal(result.status, cli.PARTLY, result)
     told = cli.check_form("dlq drop", result.out)[0]["dropped"]
     unsure = int((re.search(r"(\d+) unsure", result.err) or [0, 0])[1])
@@ -299,7 +299,7 @@ def _():
 @tap.test("what is dropped while letters are sent back slowly is not sent back")
 def _():
     bury("slow", "Slow", 8)
-    with cluster.terminal("dlq", "resend", "slow", "--rate", "2/s") as t:
+    with cluster.terminal("dlq", "resend", "slow", "--rate", "1/s") as t:
         t.expect("sending back ")
         process.freeze(t.pid)
         cluster.ok("dlq", "drop", "slow", "--key", "k-8", "--yes")

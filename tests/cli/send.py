@@ -185,7 +185,7 @@ def _():
 def _():
     with cli.Line(cluster) as line:
         line.cut_after(remoting.SEND_MESSAGE_V2, 40, lose=20, for_good=True)
-        result = cluster.run("send", "Waits", "m {n}", "--count", "60", "--delay", "1h", "--in-flight", "20", "--timeout", "1s", "-n", line.names,
+        result = cluster.run("send", "Waits", "m {n}", "--count", "60", "--delay", "1h", "--in-flight", "20", "--timeout", "10s", "-n", line.names,
                              status=cli.PARTLY)
     again = cluster.json("send", "Waits", "m {n}", "--count", "60", "--delay", "1h", "--resume", RESUME.search(result.err).group(1))
     timed = cluster.json("consume", "rmq_sys_wheel_timer", "--end")
@@ -213,7 +213,7 @@ def _():
 def _():
     if cluster.given:
         tap.skip("the servers are shared with other tests")
-    child = cluster.start("send", "Killed", "m {n}", "--count", "1000000", "--rate", "5000/s", "--in-flight", "300", "--json", "--timeout", "1s")
+    child = cluster.start("send", "Killed", "m {n}", "--count", "1000000", "--rate", "5000/s", "--in-flight", "300", "--json", "--timeout", "10s")
     for _ in range(500):
         child.read_line(20)
     cluster.daemon.kill9()
