@@ -2,6 +2,8 @@
 
 import copy
 import os
+import re
+import socket
 import sys
 import threading
 
@@ -71,9 +73,10 @@ def _():
 
 @tap.test("one of two name servers is down")
 def _():
-    port = process.free_ports(1)[0]
-    gone = "127.0.0.1:%d" % port
-    found = findings("-n", "%s;%s" % (cluster.names, gone), status=cli.FAILED)
+    with socket.socket() as taken:  # nobody listens there, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        gone = "127.0.0.1:%d" % taken.getsockname()[1]
+        found = findings("-n", "%s;%s" % (cluster.names, gone), status=cli.FAILED)
     told(found, "names.answer", "bad", gone)
     well(found, "names.brokers", "broker.answer", "topic.route")
 
@@ -206,7 +209,7 @@ def _():
         tap.skip("Apache's clock cannot be put forward")
     cluster.ok("clock", "advance", "2h")
     found = findings("--lag", "1000k", status=cli.FAILED)
-    tap.check("2h 0m ahead of ours" in told(found, "clock.here", "bad")[0]["found"], found)
+    tap.check(re.search("(2h 0m|1h 59m) ahead of ours", told(found, "clock.here", "bad")[0]["found"]), found)  # give or take the way there
     with Daemon(roles="broker", settings={"namesrvAddr": cluster.names, "brokerName": "second"}):
         process.wait_until(lambda: len(cluster.json("clock", "show")) == 2, 20, "both brokers are registered")
         told(findings("--lag", "1000k", status=cli.FAILED), "clock.brokers", "bad")
@@ -226,7 +229,7 @@ def _():
     with Daemon(roles="names") as names, Daemon(roles="broker", settings={"namesrvAddr": names.names, "brokerName": "b"}) as broker:
         process.wait_until(lambda: full.run("topic", "list", "-n", names.names).status == 0, 20, "the broker is registered")
         process.freeze(broker.pid)  # its connection stays, so the name server still knows it
-        found = findings("-n", names.names, "--timeout", "500ms", status=cli.FAILED, on=full)
+        found = findings("-n", names.names, "--timeout", "4s", status=cli.FAILED, on=full)
         told(found, "broker.answer", "bad", "b")
 
 

@@ -173,24 +173,24 @@ def _():
     if cluster.apache:
         tap.skip("one broker of Apache's is enough for this machine")
     with Daemon(roles="broker", settings={"namesrvAddr": cluster.names, "brokerName": "second"}) as second:
-        process.wait_until(lambda: len(cluster.json("topic", "create", "Both", "--queues", "2")) == 2, 10, "both brokers", pause=0.1)
+        process.wait_until(lambda: len(cluster.json("topic", "create", "Both", "--queues", "2")) == 2, 30, "both brokers", pause=0.1)
         tap.equal(listed("Both")["brokers"], 2)
         tap.equal([row["broker"] for row in cluster.json("topic", "create", "Single", "--broker", "second")], ["second"])
         tap.equal([row["broker"] for row in cluster.json("topic", "create", "Single2", "--broker", second.broker)], ["second"])
         tap.equal([row["broker"] for row in cluster.json("topic", "set", "Single", "--order", "yes")], ["second"])
-        second.child.process.send_signal(19)  # it is there, and says nothing
+        process.freeze(second.pid)  # it is there, and says nothing
         try:
             begin = time.monotonic()
-            result = cluster.run("topic", "list", "--long", "--timeout", "1s", status=cli.PARTLY)
-            tap.check(time.monotonic() - begin < 8, "one timeout after another: %.1f s" % (time.monotonic() - begin))
+            result = cluster.run("topic", "list", "--long", "--timeout", "4s", status=cli.PARTLY)
+            tap.check(time.monotonic() - begin < 20, "one timeout after another: %.1f s" % (time.monotonic() - begin))
             tap.check("Made" in result.out and "Single" in result.out and result.err.count("broker second") == 1, result)
-            result = cluster.run("topic", "create", "Both", "--order", "yes", "--timeout", "1s", status=cli.UNREACHABLE)
+            result = cluster.run("topic", "create", "Both", "--order", "yes", "--timeout", "4s", status=cli.UNREACHABLE)
             tap.check("broker second" in result.err and "nothing was changed" in result.err, result)
         finally:
             second.child.process.send_signal(18)
         tap.equal(results(cluster.json("topic", "create", "Both")), ["unchanged", "unchanged"], "nothing was changed on the other one")
         second.stop()
-    process.wait_until(lambda: listed("Single") is None, 10, "the broker has said goodbye", pause=0.1)
+    process.wait_until(lambda: listed("Single") is None, 30, "the broker has said goodbye", pause=0.1)
 
 
 # Servers that lie -----------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def _():
                b'{"brokerAddrTable":{"b":{"brokerName":"b","brokerAddrs":["x"]}}}', b"\xff\xfe"]
     for body in strange:
         server = lying({CLUSTER_INFO: body})
-        result = cluster.run("topic", "list", "-n", server.address, "--timeout", "2s")
+        result = cluster.run("topic", "list", "-n", server.address, "--timeout", "5s")
         tap.check(result.status in (cli.FAILED, cli.NOT_FOUND, cli.UNREACHABLE) and result.err.startswith("oncemq:"), (body, result))
         server.close()
     strange = [b'{"topicConfigTable":[1,"a",{}]}', b'{"topicConfigTable":{"T":7,"U":null,"V":{"readQueueNums":-5,"perm":"x"}}}',

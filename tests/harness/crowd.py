@@ -72,7 +72,7 @@ class Member:
         answer = self.client.request(r.HEART_BEAT, {}, r.dumps(body))
         tap.check(answer.code == r.SUCCESS, answer.remark)
 
-    def serve_running_info(self, timeout=10):
+    def serve_running_info(self, timeout=60):
         """Answers one GET_CONSUMER_RUNNING_INFO that the broker relays."""
         asked = self.client.wait_pushed(307, timeout)
         self.client.respond(asked, body=r.dumps({"subscriptionSet": self.subscriptions, "properties": {}, "mqTable": {}, "statusTable": {}}))
