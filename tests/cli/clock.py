@@ -15,7 +15,7 @@ HOUR = 3600 * 1000
 def _():
     shown = cluster.json("clock", "show")
     tap.equal([each["address"] for each in shown], [cluster.broker])
-    tap.check(abs(shown[0]["ahead_ms"]) < 2000 and abs(shown[0]["time"] - time.time() * 1000) < 10000, shown)
+    tap.check(abs(shown[0]["ahead_ms"]) < 10000 and abs(shown[0]["time"] - time.time() * 1000) < 10000, shown)
     tap.check(cluster.ok("clock", "show", "--broker", shown[0]["broker"]).out.startswith("BROKER"), "no table")
     tap.check("no broker" in cluster.run("clock", "show", "--broker", "none", status=cli.NOT_FOUND).err, "a broker that is not there")
 

@@ -115,7 +115,7 @@ class Fake:
         """The requests of that code so far."""
         return [each for each in list(self.requests) if each.code == code]
 
-    def wait(self, code, count=1, timeout=10):
+    def wait(self, code, count=1, timeout=30):
         """Wait for so many requests of that code, and return them."""
         return process.wait_until(lambda: len(self.of(code)) >= count and self.of(code), timeout,
                                   "%d requests of code %d" % (count, code), pause=0.01)
