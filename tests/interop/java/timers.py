@@ -7,7 +7,7 @@ from harness import process, tap
 from .puppet import Refused
 from .scenario import NEW, scenario
 
-DELAY_MS = 3000
+DELAY_MS, PATIENT_MS = 3000, 12000  # the second is for what has to be done before it is over
 
 
 @scenario("DE-2", "setDelayTimeMs, setDelayTimeSec and setDeliverTimeMs bring a message at its time, not before", versions=(NEW,))
@@ -37,7 +37,7 @@ def three_ways(play):
 def taking_back(play):
     topic = play.topic(queues=2)
     listener = play.listen(topic, play.group())
-    sent = play.send(topic, 10, delay_ms=DELAY_MS)
+    sent = play.send(topic, 10, delay_ms=PATIENT_MS)
     tap.check(all(each["handle"] for each in sent), "handles %s" % sent)
     for each in sent[:5]:
         tap.equal(play.call("recall", topic=topic, handle=each["handle"], producer=play.name), each["id"], "recalled id")
