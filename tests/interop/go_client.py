@@ -114,8 +114,8 @@ def _():
                        30, "a second question for what nobody decides")
     asked = p.main.call("asked", name=name)
     tap.equal({each["topic"] for each in asked}, {topic}, "topic of the questions")
-    tap.equal(sorted(each["body"] for each in asked if each["body"].startswith("-rollback")),
-              ["-rollback-%d" % i for i in range(3)], "questions for what is rolled back then")
+    tap.equal({each["body"] for each in asked if each["body"].startswith("-rollback")},
+              {"-rollback-%d" % i for i in range(3)}, "questions for what is rolled back then")  # twice, if an answer is slow
     tap.equal(sorted(p.bodies(consumer)), sorted(wanted), "bodies received")
     p.stop(name)
     p.stop(consumer)

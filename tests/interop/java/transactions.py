@@ -48,8 +48,11 @@ def answers_count(play):
     listener.wait_all([0, 2, 3, 5, 6, 8])
     tap.equal(sorted(listener.numbers()), [0, 2, 3, 5, 6, 8], "numbers received")
     asked = play.call("asked", producer=name)
-    times = {number: [each["times"] for each in asked if each["number"] == number] for number in range(9)}
-    tap.equal(times, {number: [1, 2] if number % 3 == 2 else [1] for number in range(9)}, "questions")
+    for number in range(9):  # one more may come while an answer is on its way
+        times = [each["times"] for each in asked if each["number"] == number]
+        wanted = [1, 2] if number % 3 == 2 else [1]
+        tap.equal(times[:len(wanted)], wanted, "questions for %d" % number)
+        tap.check(len(times) <= len(wanted) + 1, "%d was asked for %s times" % (number, times))
     for each in asked:
         tap.equal((each["topic"], each["id"]), (topic, sent[each["number"]]["id"]), "topic and id in the question")
 
@@ -86,4 +89,4 @@ def producer_dies(play):
     listener.wait_all(range(6))
     tap.equal(sorted(listener.numbers()), list(range(6)), "numbers received")
     asked = play.call("asked", producer=heir)
-    tap.equal(sorted(each["number"] for each in asked if each["topic"] == topic), list(range(6)), "questions to the other")
+    tap.equal({each["number"] for each in asked if each["topic"] == topic}, set(range(6)), "questions to the other")
