@@ -89,7 +89,7 @@ def _():
         tap.equal((first["verdict"], first["sent"], first["effects_once"], first["effects_never"], first["consumed"]), ("ok", 200, 200, 0, True))
         tap.equal(first["examples"], [])
         table = cluster.ok(*ledger.args("--send", "50", "--prefix", "second-", "--twice", "30%", "--clock-jump", "1h", "--jumps", "2",
-                                        "--verify", "SELECT COUNT(*) FROM booked WHERE key LIKE 'second-%'", seconds="1s")).out
+                                        "--verify", "SELECT COUNT(*) FROM booked WHERE key LIKE 'second-%'", seconds="6s")).out
         for word in ("Verdict", "ok", "Clock ahead", "2h"):
             tap.check(word in table, table)
 
