@@ -282,6 +282,7 @@ def _():
                               threads=1 if "max_messages" in limit else 2, **limit)
         stats = wait_counts(p, consumer, received=bound - 33)
         tap.check(stats["received"] <= bound + 10, "received %s with %s" % (stats, limit))
+        process.wait_until(lambda: p.main.call("hanging"), 30, "the handler hangs")
         stop = p.main.start("stop", name=consumer)
         p.main.call("release")
         p.main.finish(stop)

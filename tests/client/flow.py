@@ -34,6 +34,7 @@ def read_ahead(size, batch, least, most, bytes_each=None, **options):
         def read():
             return scene.puppet.call("stats", name="c")["received"] * (bytes_each or 1)
         process.wait_until(lambda: read() > least, 60, "more than %d are read" % least)
+        process.wait_until(lambda: scene.puppet.call("hanging"), 30, "the first one hangs")
         time.sleep(0.3)  # there is no event: it is about what does not happen
         tap.check(least < read() <= most, "read %d of %d to %d with %s" % (read(), least, most, options))
         before = scene.pulls

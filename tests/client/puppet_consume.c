@@ -364,6 +364,16 @@ static int play_unsubscribe(struct command *c)
     return omq_consumer_unsubscribe(consumer_of(c), arg_text(c->args, "topic", c->arena), &c->why);
 }
 
+/* How many hang. */
+static int play_hanging(struct command *c)
+{
+    struct json_out w = {.buf = &c->result};
+    (void)pthread_mutex_lock(&hang_key);
+    json_put_int(&w, hanging);
+    (void)pthread_mutex_unlock(&hang_key);
+    return OMQ_OK;
+}
+
 /* Lets those that hang go on; waits until they have. */
 static int play_release(struct command *c)
 {
@@ -571,6 +581,7 @@ const struct part consume_parts[] = {
     {"resume", play_resume},
     {"subscribe", play_subscribe},
     {"unsubscribe", play_unsubscribe},
+    {"hanging", play_hanging},
     {"release", play_release},
     {"settle", play_settle},
     {"churn", play_churn},
