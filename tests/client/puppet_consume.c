@@ -17,6 +17,7 @@ struct script {
     char name[64], hang_at[64], ledger[256];
     int64_t fail_below, work_ms, done;
     bool quiet, pause_self;
+    struct omq_consumer *consumer; /* under hang_key; NULL: it is being opened */
 };
 
 static pthread_mutex_t hang_key = PTHREAD_MUTEX_INITIALIZER;
@@ -40,6 +41,25 @@ static void hang(unsigned before)
         (void)pthread_cond_wait(&hang_news, &hang_key);
     hanging--;
     leaving--;
+    (void)pthread_cond_broadcast(&hang_news);
+    (void)pthread_mutex_unlock(&hang_key);
+}
+
+/* Handlers may run before who opens their consumer has it. */
+static struct omq_consumer *consumer_await(const struct script *s)
+{
+    (void)pthread_mutex_lock(&hang_key);
+    while (!s->consumer)
+        (void)pthread_cond_wait(&hang_news, &hang_key);
+    struct omq_consumer *consumer = s->consumer;
+    (void)pthread_mutex_unlock(&hang_key);
+    return consumer;
+}
+
+static void consumer_is(struct script *s, struct omq_consumer *consumer)
+{
+    (void)pthread_mutex_lock(&hang_key);
+    s->consumer = consumer;
     (void)pthread_cond_broadcast(&hang_news);
     (void)pthread_mutex_unlock(&hang_key);
 }
@@ -105,7 +125,7 @@ static int handle(void *user, const struct omq_delivery *const *messages, size_t
 {
     const struct script *s = user;
     if (s->pause_self)
-        omq_consumer_pause(thing_find(s->name)); /* a callback may */
+        omq_consumer_pause(consumer_await(s)); /* a callback may */
     for (size_t i = 0; i < n; i++) {
         int result = perform(s, messages[i]);
         if (result != OMQ_DONE) {
@@ -321,6 +341,7 @@ static int play_consumer(struct command *c)
         free(s);
         return code;
     }
+    consumer_is(s, consumer);
     thing_add(s->name, consumer, close_consumer);
     scripts_keep(s);
     return OMQ_OK;
