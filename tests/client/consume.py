@@ -341,7 +341,7 @@ def _():
     p = play()
     topic, group = p.topic("Close"), unique("close")
     p.send(*numbered(topic, 0, 200), mode="async")
-    first = p.consumer("close1", topic, group, threads=4, work_ms=20)
+    first = p.consumer("close1", topic, group, threads=4, work_ms=200)
     p.main.wait_messages(first, 10)
     p.stop(first)
     done = p.bodies(first)
