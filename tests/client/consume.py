@@ -387,7 +387,7 @@ def _():
     process.wait_until(lambda: set(p.bodies(consumer, stuck)) == {"hang", *others}, 30, "all but one are handled")
     tap.equal(len(p.bodies(consumer, stuck)), 601, "each of them once")
     p.stop(consumer, stuck)
-    heir = p.consumer("heir", topic, group)
+    heir = p.consumer("held_heir", topic, group)
     process.wait_until(lambda: "hang" in p.bodies(heir), 30, "it comes again")
     p.stop(heir)
     stuck.call("release")
