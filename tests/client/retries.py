@@ -103,7 +103,7 @@ def _():
         tap.equal((error.response, len(scene.sends())), (GO_AWAY, 2), "its code, and tries")
     with Scene(goes_away(100), others={"broker-b": sent}, retries=2) as scene:
         tap.equal(until_on_a(scene)["broker"], "broker-b", "broker")
-    with Scene(goes_away(100), timeout_ms=1000) as scene:  # a close in the middle of it
+    with Scene(goes_away(100), timeout_ms=4000) as scene:  # a close in the middle of it
         number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"hold")] * 3)
         scene.broker.wait(remoting.SEND_MESSAGE_V2, 3)
         scene.refused(REFUSED, BUSY)
@@ -157,14 +157,14 @@ def _():
 
 @tap.test("a time-out uses up the time there is: no second try, and the error says that it may be stored")
 def _():
-    with Scene(silent, others={"broker-b": silent}, retries=2, timeout_ms=400) as scene:
+    with Scene(silent, others={"broker-b": silent}, retries=2, timeout_ms=3000) as scene:
         tap.check("may have stored" in str(scene.refused(TIMEOUT)), "sentence")
         tap.equal(len(scene.sends()) + len(scene.sends("broker-b")), 1, "tries")
 
 
 @tap.test("PR-2 a broker that takes a message and says nothing, or takes no connection, is left for another one in time")
 def _():
-    with Scene(silent, others={"broker-b": sent}, retries=2, try_timeout_ms=200, timeout_ms=5000) as scene:
+    with Scene(silent, others={"broker-b": sent}, retries=2, try_timeout_ms=3000, timeout_ms=20000) as scene:
         receipt = until_on_a(scene)
         tap.equal((receipt["broker"], len(scene.sends())), ("broker-b", 1), "stored there, tries here")
         tap.equal(id_of(scene.sends()[0]), receipt["id"], "the same id")
@@ -175,7 +175,7 @@ def _():
     for each in full:  # what the kernel keeps for somebody who never accepts
         each.setblocking(False)
         each.connect_ex(deaf.getsockname())
-    with Scene(brokers={}, retries=2, timeout_ms=3000) as scene:
+    with Scene(brokers={}, retries=2, timeout_ms=6000) as scene:
         scene.brokers.update({"broker-a": "127.0.0.1:%d" % deaf.getsockname()[1], "broker-b": scene.broker.address})
         tap.equal({scene.send()["broker"] for _ in range(4)}, {"broker-b"}, "brokers")
     for each in [deaf, *full]:
@@ -309,7 +309,7 @@ def _():
         all_of = [scene.names, *others]
         scene.puppet.call("client", name="k2", names=";".join(each.address for each in [mute, *all_of]),
                           client_timeout_ms=2000)
-        scene.puppet.call("producer", name="q", client="k2", group="g2", timeout_ms=6000)
+        scene.puppet.call("producer", name="q", client="k2", group="g2", timeout_ms=20000)
         for number in range(3):
             receipt = scene.puppet.call("send", name="q", messages=[puppet.message("T%d" % number, b"x")])
             tap.equal(len(receipt), 1, "receipts")
@@ -352,7 +352,7 @@ def _():
         page = Page("127.0.0.1:1;%s\n" % scene.names.address)
         scene.puppet.names = None
         scene.puppet.call("client", name="k2", names_url=page.url)
-        scene.puppet.call("producer", name="q", client="k2", group="g2", timeout_ms=5000)
+        scene.puppet.call("producer", name="q", client="k2", group="g2", timeout_ms=20000)
         for _ in range(3):
             scene.puppet.call("send", name="q", messages=[puppet.message("T", b"x")])
         tap.equal(len(page.asked), 1, "questions to the page")
@@ -368,7 +368,7 @@ def _():
                 raise AssertionError("there is no name server")
             except puppet.Refused as error:
                 tap.check(error.code in (NETWORK, TIMEOUT) and url in str(error), "%s: %s" % (url, error))
-            tap.check(time.monotonic() - begin < 8, "time")
+            tap.check(time.monotonic() - begin < 20, "time")
         for wrong in ("ftp://x/", "http://", "http://h:99999/", "http://a b/", "x"):
             try:
                 scene.puppet.call("client", name="w", names_url=wrong)
@@ -379,7 +379,7 @@ def _():
 
 @tap.test("requests are signed, all of them, by the values of their fields in order and their bodies")
 def _():
-    with Scene(access_key="ak1", secret_key="secret", security_token="tok\u00e9n") as scene:
+    with Scene(heartbeat_every_ms=200, access_key="ak1", secret_key="secret", security_token="tok\u00e9n") as scene:
         scene.send(properties={"quote": "\"\\ \u00fc"})
         scene.send(mode="oneway")
         scene.broker.wait(remoting.SEND_MESSAGE_V2, 2)
@@ -407,7 +407,7 @@ def _():
 @tap.test("a request makes itself known to all brokers of its topic: the reply may come from any of them")
 def _():
     with Scene(others={"broker-b": sent}) as scene:
-        number = scene.puppet.start("request", name="p", messages=[puppet.message("T", b"?")], timeout_ms=5000)
+        number = scene.puppet.start("request", name="p", messages=[puppet.message("T", b"?")], timeout_ms=20000)
         beats = [each.wait(remoting.HEART_BEAT) for each in (scene.broker, scene.others["broker-b"])]
         tap.equal([beat[0].json()["producerDataSet"] for beat in beats], [[{"groupName": "g"}]] * 2, "heartbeats")
         [request] = process.wait_until(lambda: scene.sends() + scene.sends("broker-b"), 10, "the request")
@@ -426,19 +426,19 @@ def _():
 
 @tap.test("a close waits for answers that come in time, and ends the rest; each callback comes once, before it returns")
 def _():
-    with Scene(silent, timeout_ms=800) as scene:
+    with Scene(silent, timeout_ms=3000) as scene:
         number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 50)
         scene.broker.wait(remoting.SEND_MESSAGE_V2, 50)
         begin = time.monotonic()
         scene.puppet.call("stop", name="p")
-        tap.check(time.monotonic() - begin < 5, "the close took %.1f s" % (time.monotonic() - begin))
-        codes = {each["code"] for each in scene.puppet.finish(number, 1)}
+        tap.check(time.monotonic() - begin < 15, "the close took %.1f s" % (time.monotonic() - begin))
+        codes = {each["code"] for each in scene.puppet.finish(number)}
         tap.check(codes <= {CLOSED, TIMEOUT}, "codes %s" % codes)
-    with Scene(lambda q: time.sleep(0.01) or sent(q), timeout_ms=5000) as scene:
+    with Scene(lambda q: time.sleep(0.01) or sent(q), timeout_ms=20000) as scene:
         number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 50)
         scene.broker.wait(remoting.SEND_MESSAGE_V2, 5)
         scene.puppet.call("stop", name="p")
-        tap.equal({each.get("code") for each in scene.puppet.finish(number, 1)}, {None}, "errors")
+        tap.equal({each.get("code") for each in scene.puppet.finish(number)}, {None}, "errors")
 
 
 @tap.test("a close while the route is being asked for, and while nobody can be reached, ends in time")
@@ -446,8 +446,8 @@ def _():
     for names in (silent, None):
         with Scene(names=names, brokers={"broker-a": "127.0.0.1:1"}, timeout_ms=500) as scene:
             number = scene.puppet.start("send", name="p", mode="async", messages=[puppet.message("T", b"x")] * 5)
-            scene.puppet.call("stop", name="p", timeout=10)
-            tap.check(all("code" in each for each in scene.puppet.finish(number, 1)), "all have ended")
+            scene.puppet.call("stop", name="p")
+            tap.check(all("code" in each for each in scene.puppet.finish(number)), "all have ended")
 
 
 @tap.test("a client's id is address, process and number, or what it is told; heartbeats carry it, and a close says goodbye")

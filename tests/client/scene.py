@@ -29,7 +29,7 @@ class Scene:
     name server's answers."""
     count = 0
 
-    def __init__(self, answer=sent, names=None, timeout_ms=3000, retries=-1, brokers=None, others=(), **options):
+    def __init__(self, answer=sent, names=None, timeout_ms=10000, retries=-1, brokers=None, others=(), **options):
         Scene.count += 1
         self.broker = broker(answer)
         self.others = {name: broker(each) for name, each in dict(others).items()}
