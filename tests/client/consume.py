@@ -170,6 +170,7 @@ def _():
     p.wait_bodies(consumer, texts(0, 10))
     p.stop(consumer)
     tap.equal(sorted(p.bodies(consumer), key=int), texts(0, 10), "bodies")
+    process.wait_until(lambda: p.stage.route("%RETRY%" + group), 30, "route of the topic for retries")
     tap.equal(p.stage.records("%RETRY%" + group), [], "messages that were given back")
 
 
@@ -197,9 +198,12 @@ def _():
     tap.equal(info["properties"]["PROP_CONSUME_TYPE"], "CONSUME_PASSIVELY", "type")
     tap.check(len(info["mqTable"]) >= 4, "its queues: %s" % list(info["mqTable"]))
     tap.equal({each["subString"] for each in info["subscriptionSet"]}, {"a || b", "*"}, "subscriptions")
-    status = ask_client(p, 223, topic=topic, group=group, clientAddr="10.1.1.1@asked")
-    if status:
-        tap.equal(sum(status["consumerTable"]["10.1.1.1@asked"].values()), 2, "offsets")
+
+    def offsets():
+        """Their sum; 2 where the broker does not tell. A handler says that it runs before it is done."""
+        status = ask_client(p, 223, topic=topic, group=group, clientAddr="10.1.1.1@asked")
+        return sum(status["consumerTable"]["10.1.1.1@asked"].values()) if status else 2
+    process.wait_until(lambda: offsets() == 2, 30, "both messages are done")
     result = ask_client(p, 309, consumerGroup=group, clientId="10.1.1.1@asked", msgId=sent["offset_id"], topic=topic,
                         brokerName=sent["broker"])
     if result:
@@ -218,10 +222,14 @@ def _():
     [sent] = p.send(puppet.message(topic, "seen", keys=["trace-key"]))
     process.wait_until(lambda: p.bodies(consumer).count("seen") == 2, 30, "it comes again")
     p.stop(consumer)
-    records = [line.split("\x01") for each in p.stage.records(traces) for line in each.body.decode().split("\x02") if line]
-    mine = [each for each in records if sent["id"] in each]
-    before = [each for each in mine if each[0] == "SubBefore"]
-    after = [each for each in mine if each[0] == "SubAfter"]
+
+    def traced():
+        """What was traced of it, in the order of storing: before and after."""
+        stored = sorted(p.stage.records(traces), key=lambda each: each.physical_offset)
+        records = [line.split("\x01") for each in stored for line in each.body.decode().split("\x02") if line]
+        mine = [[each for each in records if sent["id"] in each and each[0] == kind] for kind in ("SubBefore", "SubAfter")]
+        return mine if len(mine[1]) >= 2 else None
+    before, after = process.wait_until(traced, 30, "records of both deliveries")
     tap.equal([(each[3], each[6], each[7]) for each in before], [(group, "0", "trace-key"), (group, "1", "trace-key")],
               "group, retries and keys")
     tap.equal([each[4] for each in after], ["false", "true"], "success")
