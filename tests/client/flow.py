@@ -117,7 +117,7 @@ def _():
         scene.wait(*"012345")
         tap.equal([places.who(each) for each in range(6)], ["master", "slave", "slave", "master", "slave", "master"], "asked")
         tap.equal({commits for who, _, commits in places.asked if who == "slave"}, {0}, "offsets told along with pulls")
-        process.wait_until(lambda: max(scene.told(), default=0) == 6, 10, "the master hears how far it came")
+        process.wait_until(lambda: max(scene.told(), default=0) == 6, 20, "the master hears how far it came")
     tap.equal([each for each in scene.slave.requests if each.code in (UPDATE, QUERY)], [], "what only masters keep")
 
 

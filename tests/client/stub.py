@@ -63,7 +63,7 @@ class Scene:
         self.names = server(lambda q: reply(body=fake.route({"a": self.addresses}, queues=queues)))
         self.puppet = tap.watch(puppet.start_c("liar%d" % number, self.names.address))
         self.puppet.call("consumer", name="c", group="g", topic="T", ip="10.0.0.1", instance="c%d" % number,
-                         client_timeout_ms=1000, **{"from_": "first", **options})
+                         client_timeout_ms=5000, **{"from_": "first", **options})
 
     def answer(self, request):
         given = self.other(request) if self.other else fake
