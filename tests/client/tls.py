@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from client.scene import INVALID, LOST, NETWORK  # noqa: E402
+from client.scene import INVALID, LOST, NETWORK, TIMEOUT  # noqa: E402
 from harness import certs, process, proxy, puppet, remoting, tap  # noqa: E402
 from harness.daemon import Daemon  # noqa: E402
 from harness.wire import Wire  # noqa: E402
@@ -175,9 +175,9 @@ def _():
                 try:
                     return c.call("send", name="p", messages=[puppet.message(unique("Cut"), b"x")])[0]
                 except puppet.Refused as error:
-                    return tap.check(error.code in (NETWORK, LOST), "code %s, %s" % (error.code, error))
+                    return tap.check(error.code in (NETWORK, LOST, TIMEOUT), "code %s, %s" % (error.code, error))
 
-            process.wait_until(stored, 20, "a receipt after cuts at %d bytes" % limit)
+            process.wait_until(stored, 30, "a receipt after cuts at %d bytes" % limit)
             c.end()
             tap.unwatch(c)
 
@@ -228,9 +228,9 @@ def _():
         try:
             return p.send(*plays.numbered(topic, 100, 1))
         except puppet.Refused as error:
-            return tap.check(error.code in (NETWORK, LOST), "code %s, %s" % (error.code, error))
+            return tap.check(error.code in (NETWORK, LOST, TIMEOUT), "code %s, %s" % (error.code, error))
 
-    process.wait_until(stored, 20, "a receipt after the crash")
+    process.wait_until(stored, 30, "a receipt after the crash")
     p.wait_bodies(consumer, plays.texts(0, 101))
     p.stop(consumer)
 
