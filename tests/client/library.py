@@ -166,10 +166,10 @@ def _():
 def _():
     if not supports(370):
         tap.skip("this broker has no recall")
-    kept = example("send_later", unique("Later"), 2).split()[0]
-    back = example("send_later", unique("Later"), 2, "recall")
+    back = example("send_later", unique("Later"), 6, "recall")
+    kept = example("send_later", unique("Later"), 6).split()[0]  # due later than the one that was taken back
     tap.check("taken back" in back, "output: %s" % back)
-    process.wait_until(lambda: kept in {each.unique_key for each in stored(unique("Later"))}, 20, "the reminder")
+    process.wait_until(lambda: kept in {each.unique_key for each in stored(unique("Later"))}, 30, "the reminder")
     tap.check(back.split()[0] not in {each.unique_key for each in stored(unique("Later"))}, "the other one")
 
 
