@@ -77,6 +77,8 @@ class Server:
 
     def kill9(self):
         """SIGKILL to all of it, as when the machine's memory runs out."""
+        if self._helpers():
+            process.freeze(self.child.pid)      # so that it starts no more of them
         helpers = self._helpers()
         self.child.kill9()
         for pid in helpers:
@@ -89,11 +91,12 @@ class Server:
 
     def pause(self):
         """Stops it in its tracks: connections stay, nothing answers."""
-        for pid in [self.child.pid] + self._helpers():
+        process.freeze(self.child.pid)          # so that it starts no more, and does not bury those that end
+        for pid in self._helpers():
             process.freeze(pid)
 
     def resume(self):
-        for pid in [self.child.pid] + self._helpers():
+        for pid in self._helpers() + [self.child.pid]:
             os.kill(pid, signal.SIGCONT)
 
     def tail(self, lines=30):
