@@ -99,9 +99,9 @@ def _():
         for each in (url(), "broker://" + first().names, url("first"), "broker://127.0.0.1:1;%s/first" % first().names):
             tap.equal(hand.open(each), "OK", each)
             tap.equal(hand.run("look:k:1"), "ABSENT", each)
-        tap.check(hand.open(url("third"), wait=300).startswith("ERR_IO the name servers know no master of broker third"), "another")
+        tap.check(hand.open(url("third")).startswith("ERR_IO the name servers know no master of broker third"), "another")
         tap.check(hand.open("broker:a/b").startswith("ERR_INVALID the store's URL"), "not a URL")
-        tap.check(hand.open("broker://127.0.0.1:1/", wait=300).startswith("ERR_IO"), "nobody there")
+        tap.check(hand.open("broker://127.0.0.1:1/").startswith("ERR_IO"), "nobody there")
     os.environ["ONCEMQ_NAMES"] = first().names
     with Hand("broker:") as hand:
         tap.equal(hand.run("look:k:1"), "ABSENT")
@@ -145,11 +145,11 @@ def _():
 def _():
     with proxy.Relay("line", "127.0.0.1:0", first().broker) as line:
         mine = url(servers=names_of(first=line.address).address)
-        with Hand(mine, instance=11, wait=500) as cut, Hand(url("first"), instance=12) as other:
+        with Hand(mine, instance=11) as cut, Hand(url("first"), instance=12) as other:
             tap.equal(cut.run("claim:cut:%d" % token(11)), "OK")
             tap.equal(other.run("claim:cut:%d" % token(12)), "BUSY", "while it is there")
-            line.close()
             begin = time.monotonic()
+            line.close()
             process.wait_until(lambda: other.run("claim:cut:%d" % token(12)) == "OK", 30, "free", pause=0.05)
             tap.check(GRACE - 0.5 < time.monotonic() - begin < 20, "%.1f s" % (time.monotonic() - begin))
             again = proxy.Relay("line", line.address, first().broker)
@@ -158,21 +158,37 @@ def _():
             again.close()
 
 
+def blinks(line, cut, other, key):
+    """Whether a claim outlives four cuts. None: its owner, held up by the machine, was not back in time."""
+    process.wait_until(lambda: cut.do("connect") == "OK", 30, "connected")
+    tap.equal(cut.run("claim:%s:%d" % (key, token(21))), "OK")
+    for _ in range(4):
+        seen, kept, until = len(line.frames), True, time.monotonic() + GRACE * 0.6
+        for number in list(line.pairs):
+            line.cut(number)
+        while kept and time.monotonic() < until:
+            kept = other.run("claim:%s:%d" % (key, token(22))) == "BUSY"
+            time.sleep(0.1)
+        if not any(each.to_server and each.time < until and each.command.code == PRESENT for each in line.frames[seen:]):
+            return None
+        if not kept:
+            return False
+    return True
+
+
 @tap.test("a connection that is cut and comes back within the grace keeps its claims")
 def _():
     with proxy.Relay("line", "127.0.0.1:0", first().broker) as line:
         with Hand(url(servers=names_of(first=line.address).address), instance=21) as cut, Hand(url("first"), instance=22) as other:
-            tap.equal(cut.run("claim:blink:%d" % token(21)), "OK")
-            for _ in range(4):
-                for number in list(line.pairs):
-                    line.cut(number)
-                deadline = time.monotonic() + GRACE * 0.6
-                while time.monotonic() < deadline:
-                    tap.equal(other.run("claim:blink:%d" % token(22)), "BUSY", "it has come back")
-                    time.sleep(0.1)
+            for number in range(5):
+                key = "blink%d" % number
+                kept = blinks(line, cut, other, key)
+                if kept is not None:
+                    break
+            tap.check(kept, "it has come back: %s" % kept)
             process.wait_until(lambda: cut.do("connect") == "OK", 30, "back")
-            tap.equal(cut.run("finish:blink:%d" % token(21)), "OK")
-            tap.equal(other.run("claim:blink:%d" % token(22)), "DONE")
+            tap.equal(cut.run("finish:%s:%d" % (key, token(21))), "OK")
+            tap.equal(other.run("claim:%s:%d" % (key, token(22))), "DONE")
 
 
 @tap.test("presence is asked for ahead of the operations on each connection, and again as soon as it is answered")
@@ -223,7 +239,7 @@ def _():
         "an outcome that is none": lambda q: fake.reply(body=outcomes(q, 77)),
         "hangs up": lambda q: fake.CUT,
     }
-    with fake.Fake(answer) as broker, Hand(url(servers=names_of(x=broker.address).address), wait=1000) as hand:
+    with fake.Fake(answer) as broker, Hand(url(servers=names_of(x=broker.address).address), wait=3000) as hand:
         for what, lie in lies.items():
             said[:] = [lie]
             tap.check(hand.run("claim:a:1", "get:b:1").startswith("ERR_IO"), what)
