@@ -86,17 +86,21 @@ for _mode in stage.MODES:
 @tap.test("ID-24 H-5 a claim whose process died is free when it has expired, not before")
 def _():
     group = stage.name("expiry")
-    first, second = worker("lease", group), worker("lease", group)
-    begin = time.monotonic()
-    tap.equal(first.begin("k").verdict, "RUN", "verdict")
-    first.kill9()
-    answer = second.begin("k")
+    second, answer = worker("lease", group), None
+    while not answer:
+        first, key, begin = worker("lease", group), stage.name("k"), time.monotonic()
+        tap.equal(first.begin(key).verdict, "RUN", "verdict")
+        first.kill9()
+        answer = second.begin(key)
+        if answer.verdict == "RUN" and time.monotonic() - begin >= EXPIRY / 1000:   # the machine was too slow to see it
+            second.end()
+            answer = None
     tap.equal((answer.verdict, answer.cause), ("LATER", "running"), "verdict")
     while answer.verdict == "LATER":
         tap.check(0 < answer.wait_ms <= EXPIRY, "wait of %d ms" % answer.wait_ms)
         tap.check(time.monotonic() - begin < 30, "not free")
         time.sleep(answer.wait_ms / 1000 + 0.05)
-        answer = second.begin("k")
+        answer = second.begin(key)
     tap.equal(answer.verdict, "RUN", "verdict")
     tap.check(time.monotonic() - begin >= EXPIRY / 1000, "before its time")
     second.close()

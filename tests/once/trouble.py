@@ -24,7 +24,7 @@ def begin_when_free(w, key):
 
 def overtaken(group):
     """A process stopped in its handler for longer than its claim; another has begun."""
-    slow, quick = worker("lease", group), worker("lease", group)
+    slow, quick = worker("lease", group), worker("lease", group, expiry=20000)
     first = slow.begin("k")
     tap.equal(first.verdict, "RUN", "verdict")
     slow.stop()
@@ -76,11 +76,11 @@ def _():
 @tap.test("ID-10 a step that was finished before the process died is not done again")
 def _():
     group = stage.name("steps")
-    w = worker("lease", group)
+    w = worker("lease", group, expiry=4000)
     tap.equal(w.begin("k").verdict, "RUN", "verdict")
     tap.equal(w.do("step", "lock", "first"), "called first", "step")
     w.kill9()
-    after = worker("lease", group)
+    after = worker("lease", group, expiry=20000)
     tap.equal(begin_when_free(after, "k").verdict, "RUN", "verdict")
     tap.equal(after.do("step", "lock", "second"), "recorded first", "step")
     tap.equal(after.do("step", "pay", "third"), "called third", "step")
@@ -110,10 +110,10 @@ def _():
 @tap.test("H-33 what is past its retention is swept away")
 def _():
     group = stage.name("sweep")
-    w = worker("lease", group, retention=1000, short=1)
+    w = worker("lease", group, retention=5000, short=1)
     for number in range(20):
         tap.equal(w.play("k%d" % number).verdict, "ACK", "verdict")
-    tap.equal(w.do("look", "k0").split()[0], "consumed", "state")
+    tap.equal(w.do("look", "k19").split()[0], "consumed", "state")
     process.wait_until(lambda: w.do("look", "k19") in ("consumed 0", "absent 0"), 30, "the retention is over")
     other = worker("lease", group)      # its first sweep comes at once
     process.wait_until(lambda: all(other.do("look", "k%d" % number) == "absent 0" for number in range(20)), 30,
