@@ -102,8 +102,10 @@ def _():
 def _():
     scene = Scene()
     keys = ["k%d" % number for number in range(20)]
-    scene.send(["first", "hang", *keys], queues=1)
-    first = scene.start(threads=1, sleep=200, hang="hang", close=300, linger=300000, expiry=120000)
+    scene.send(["first"], queues=1)
+    first = scene.start(threads=1, sleep=3000, hang="hang", close=300, linger=300000, expiry=120000)
+    process.wait_until(lambda: first.numbers()["handled"] == 1, 30, "the only hand is busy, so that the others are there when it comes")
+    scene.send(["hang", *keys], queues=1)
     first.child.wait_line(lambda line: line == "at hang", 30)
     tap.equal(first.numbers()["running"], 21, "claims of the one that hangs and of those behind it")
     first.child.process.stdin.close()
