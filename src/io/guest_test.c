@@ -4,7 +4,7 @@
 #define ROUNDS 200
 #define REPLY  20 /* bytes */
 #define LONG   (AWAIT_MS * 1000000ull)
-#define SHORT  50000000ull
+#define SHORT  500000000ull
 
 static struct house house;
 static struct loop *loop;
@@ -256,7 +256,7 @@ static void look_at_lent(void *user)
     *(bool *)user = ((struct conn *)house.last)->lent != NULL;
 }
 
-/* Returns when the other thread is outside, waiting. */
+/* Returns when the other thread is outside, waiting, or has waited long enough. */
 static void wait_begin(struct waiting *w, uint64_t timeout_ns)
 {
     *w = (struct waiting){.conn = house.last, .timeout_ns = timeout_ns};
@@ -264,7 +264,7 @@ static void wait_begin(struct waiting *w, uint64_t timeout_ns)
     assert_int_equal(pthread_create(&w->thread, NULL, wait_there, w), 0);
     tally_await(&w->inside, 1);
     bool lent = false;
-    while (!lent)
+    while (!lent && !atomic_load(&w->left))
         on_loop(loop, look_at_lent, &lent);
 }
 

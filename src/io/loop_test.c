@@ -230,7 +230,12 @@ static void beat_open(struct beat *beat, unsigned stop_at, bool close_then)
     assert_int_equal(timer_open(loop, on_beat, beat, &beat->timer), OK);
 }
 
-/* The one that fires once, late, tells that the others had the time to fire too often. */
+static void beat_late(void *user)
+{
+    timer_start(((struct beat *)user)->timer, 50, 0);
+}
+
+/* The last one, set when the others have fired, tells that they had the time to fire too often. */
 static void timers_fire_once_or_again_until_stopped_or_closed(void **state)
 {
     (void)state;
@@ -239,12 +244,15 @@ static void timers_fire_once_or_again_until_stopped_or_closed(void **state)
     beat_open(&stopped, 3, false);
     beat_open(&closed, 5, true);
     beat_open(&last, 0, false);
-    uint64_t before = clock_ns(clock_system());
     timer_start(once.timer, 1, 0);
     timer_start(stopped.timer, 1, 1);
     timer_start(closed.timer, 0, 1);
-    timer_start(last.timer, 50, 0);
     start();
+    tally_await(&once.fired, 1);
+    tally_await(&stopped.fired, 3);
+    tally_await(&closed.fired, 5);
+    uint64_t before = clock_ns(clock_system());
+    on_loop(loop, beat_late, &last);
     tally_await(&last.fired, 1);
     assert_true(clock_ns(clock_system()) - before >= 49 * 1000000u);
     stop();
