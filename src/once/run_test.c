@@ -629,29 +629,42 @@ static void signals_are_the_applications(void **state)
     once_close(once);
 }
 
+struct heart {
+    int64_t expiry_ms;
+    bool lost;
+};
+
 static int beat(void *user, struct once_run *run)
 {
-    (void)user;
+    struct heart *heart = user;
     for (int i = 0; i < 30; i++) {
-        (void)usleep(20000);
-        assert_false(once_run_lost(run));
+        (void)usleep((useconds_t)heart->expiry_ms * 1000 / 15);
+        heart->lost |= once_run_lost(run);
     }
     return ONCE_DONE;
 }
 
-/* In real time: the keeper's thread does what the tests above did by hand. */
-static void the_keeper_renews(void **state)
+static bool renews(int64_t expiry_ms)
 {
-    (void)state;
     struct once_options o = plain_options;
-    o.expiry_ms = 300;
+    o.expiry_ms = expiry_ms;
     struct once *once;
     assert_int_equal(once_open(&o, &once, NULL), ONCE_OK);
     struct once_message m = message("{\"id\":7}");
     struct once_answer a;
-    assert_int_equal(once_do(once, &m, beat, NULL, &a), ONCE_ACK);
+    struct heart heart = {.expiry_ms = expiry_ms};
+    assert_int_equal(once_do(once, &m, beat, &heart, &a), ONCE_ACK);
     assert_answer(&a, ONCE_ACK, ONCE_FIRST);
     once_close(once);
+    return !heart.lost;
+}
+
+/* In real time: the keeper's thread does what the tests above did by hand. A claim that is lost
+ * because the machine stands still is tried again as a longer one. */
+static void the_keeper_renews(void **state)
+{
+    (void)state;
+    assert_true(renews(300) || renews(1000) || renews(3000));
 }
 
 static void the_table_is_not_renewed(void **state)

@@ -159,11 +159,11 @@ static void what_the_store_never_heard_is_unsure(void **state)
     struct once_answer a;
     struct once_run *run;
     int runs = 0;
+    uint64_t before = wait_now_ns();
     assert_int_equal(once_begin(rig.once, &m, &run, &a), ONCE_RUN);
     go_down(&rig);
-    uint64_t before = wait_now_ns();
     assert_int_equal(once_end(run, ONCE_DONE, &a), ONCE_LATER);
-    assert_true(wait_now_ns() - before >= 500 * NS_PER_MS); /* not before the claim has expired */
+    assert_true(wait_now_ns() - before >= 700 * NS_PER_MS); /* not before the claim has expired */
     assert_int_equal(a.cause, ONCE_UNSURE);
     assert_true(a.wait_ms > 0);
     come_back(&rig); /* perhaps a renewal that was on its way arrives now: one expiry more */
@@ -213,25 +213,34 @@ static void an_error_of_one_leaves_the_claims_of_others(void **state)
     once_close(rig.once);
 }
 
-static void a_handler_hears_that_its_claim_could_not_be_renewed(void **state)
+/* False: it was lost while the store was there, as when the machine stands still for so long. */
+static bool hears_in_time(unsigned expiry_ms)
 {
-    (void)state;
     struct rig rig;
-    rig_open(&rig, (struct once_options){.expiry_ms = 300});
+    rig_open(&rig, (struct once_options){.expiry_ms = expiry_ms});
     struct once_message m = message("k");
     struct once_answer a;
     struct once_run *run;
     assert_int_equal(once_begin(rig.once, &m, &run, &a), ONCE_RUN);
-    (void)usleep(600000);
-    assert_false(once_run_lost(run));
+    (void)usleep(2 * expiry_ms * 1000);
+    bool kept = !once_run_lost(run);
     go_down(&rig);
-    uint64_t before = wait_now_ns();
-    while (!once_run_lost(run))
+    uint64_t before = wait_now_ns(), looked = before;
+    while (!once_run_lost(run)) {
+        assert_true(looked - before <= (expiry_ms + 1) * NS_PER_MS);
         (void)usleep(1000);
-    assert_true(wait_now_ns() - before <= 301 * NS_PER_MS);
+        looked = wait_now_ns();
+    }
     come_back(&rig);
     (void)once_end(run, ONCE_FAILED, &a);
     once_close(rig.once);
+    return kept;
+}
+
+static void a_handler_hears_that_its_claim_could_not_be_renewed(void **state)
+{
+    (void)state;
+    assert_true(hears_in_time(300) || hears_in_time(1000) || hears_in_time(3000));
 }
 
 static void an_emptied_store_stops_everything_until_accepted(void **state)

@@ -38,7 +38,7 @@ struct once_message message_of(const char *key)
     return (struct once_message){.topic = "T", .keys = key, .body = "b", .body_size = 1};
 }
 
-static void sleep_ms(unsigned ms)
+void sleep_ms(unsigned ms)
 {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     (void)nanosleep(&t, NULL);

@@ -44,6 +44,7 @@ struct work {
 };
 int work_handler(void *work, struct once_run *run);
 
+void sleep_ms(unsigned ms);
 /* A scope that nobody else has. Lives until the next call of the same thread. */
 const char *scope_new(const struct rig *rig);
 /* Opened with these options, to which store, mode and tables are added. */
