@@ -30,7 +30,8 @@ struct dialect {
 };
 extern const struct dialect dialect;
 
-#define WAIT_MS 1000
+#define WAIT_MS      1000
+#define WAIT_LONG_MS 20000 /* for who shall not give up before the other is done */
 
 static inline void log_nothing(void *user, int level, const char *line)
 {

@@ -103,7 +103,8 @@ static void a_second_insert_waits_for_the_first(void **state)
         fresh_things(admin);
         begin(a);
         (void)done(a, (struct sql_call){.text = insert_id, VALUES(num(1))});
-        struct elsewhere b = {.conn = fresh(), .call = {.text = insert_id, VALUES(num(1))}};
+        struct elsewhere b = {.conn = fresh_waiting(WAIT_LONG_MS),
+                              .call = {.text = insert_id, VALUES(num(1))}};
         elsewhere_start(&b);
         struct timespec moment = {.tv_nsec = 100000000}; /* either order is right */
         nanosleep(&moment, NULL);
@@ -131,8 +132,8 @@ static void waiters_of_a_rollback_get_one_winner(void **state)
     (void)done(a, (struct sql_call){.text = insert_id, VALUES(num(1))});
     struct elsewhere waiters[N];
     for (int i = 0; i < N; i++) {
-        waiters[i] =
-            (struct elsewhere){.conn = fresh(), .call = {.text = insert_id, VALUES(num(1))}};
+        waiters[i] = (struct elsewhere){.conn = fresh_waiting(WAIT_LONG_MS),
+                                        .call = {.text = insert_id, VALUES(num(1))}};
         elsewhere_start(&waiters[i]);
     }
     struct timespec moment = {.tv_nsec = 100000000};
