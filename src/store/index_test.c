@@ -444,9 +444,9 @@ static void answers_while_it_grows(void **state)
         rig_must(&r, index_turn_end(r.index, &r.h.why));
         for (int i = 0; i < 2; i++) {
             atomic_store(&a[i].in, r.n);
-            atomic_store(&a[i].gone, r.n / 2);
-            atomic_store(&a[i].gone_position, r.log[r.n / 2].position);
+            atomic_store(&a[i].gone, r.n / 2); /* for both, before it is */
         }
+        atomic_store(&a[0].gone_position, r.log[r.n / 2].position);
     }
     for (int i = 0; i < 2; i++)
         atomic_store(&a[i].stop, true);
