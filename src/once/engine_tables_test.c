@@ -277,7 +277,7 @@ static void the_clock_is_real_and_one_in_a_statement(void **state)
         int64_t now = seen.last[0].number;
         assert_true(now == seen.last[1].number);
         assert_int_equal(seen.last[2].number, 0);
-        assert_true(now >= asked - 1 && now <= now_ms(CLOCK_REALTIME) + 1);
+        assert_true(now >= asked - 50 && now <= now_ms(CLOCK_REALTIME) + 50);
         assert_true(now >= before);
         before = now;
         seen_clear(&seen);
