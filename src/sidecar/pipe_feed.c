@@ -71,7 +71,8 @@ void process_in_close(struct process *p)
 {
     while (p->writing)
         room_wait(&p->room, -1);
-    close_at(&p->in);
+    int in = take_fd(&p->in); /* who comes second must not close what has its number by then */
+    close_at(&in);
 }
 
 /* ---- what comes again ---- */
