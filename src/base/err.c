@@ -98,15 +98,16 @@ void free_at(void *pointer_to_pointer)
     free(p);
 }
 
-void close_at(int *fd)
-{
-    if (*fd >= 0)
-        (void)close(*fd);
-}
-
 int take_fd(int *fd)
 {
     int taken = *fd;
     *fd = -1;
     return taken;
+}
+
+void close_at(int *fd)
+{
+    int taken = take_fd(fd);
+    if (taken >= 0)
+        (void)close(taken);
 }

@@ -88,7 +88,7 @@ _Noreturn void invariant_broken(const char *what, const char *file, int line);
     })
 
 void free_at(void *pointer_to_pointer);
-void close_at(int *fd);
-int take_fd(int *fd);
+int take_fd(int *fd);   /* leaves -1 */
+void close_at(int *fd); /* so does this: whoever comes second closes nobody else's */
 
 #endif

@@ -3,6 +3,9 @@
 #include "base/crc32.h"
 #include "base/test.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <errno.h>
 #include <stdio.h>
 
@@ -93,6 +96,20 @@ static void the_checksum_is_the_known_one(void **state)
     assert_true(crc32_of((struct bytes){0}) == 0);
 }
 
+static void who_closes_twice_closes_nobody_elses(void **state)
+{
+    (void)state;
+    int fd = dup(STDERR_FILENO), number = fd;
+    assert_true(fd >= 0);
+    close_at(&fd);
+    assert_int_equal(fd, -1);
+    int next = dup(STDERR_FILENO);
+    assert_int_equal(next, number);
+    close_at(&fd);
+    assert_true(fcntl(next, F_GETFD) >= 0);
+    close_at(&next);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,6 +119,7 @@ int main(void)
         cmocka_unit_test(the_same_seed_throws_the_same),
         cmocka_unit_test(a_manual_clock_moves_only_by_hand),
         cmocka_unit_test(the_checksum_is_the_known_one),
+        cmocka_unit_test(who_closes_twice_closes_nobody_elses),
     };
     return cmocka_run_group_tests_name("err", tests, NULL, NULL);
 }

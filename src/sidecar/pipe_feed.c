@@ -71,8 +71,7 @@ void process_in_close(struct process *p)
 {
     while (p->writing)
         room_wait(&p->room, -1);
-    int in = take_fd(&p->in); /* who comes second must not close what has its number by then */
-    close_at(&in);
+    close_at(&p->in);
 }
 
 /* ---- what comes again ---- */
