@@ -33,6 +33,7 @@ def filled(name, count):
     [first] = p.send(puppet.message(topic, "0"))
     place = {"broker": first["broker"], "id": first["queue"]}
     p.send(*numbered(topic, 1, count - 1, queue=place))
+    p.stage.settle()
     return {"topic": topic, **place}, first["offset"]
 
 

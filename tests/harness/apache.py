@@ -18,6 +18,7 @@ import subprocess
 
 from . import process, remoting
 
+GET_BROKER_RUNTIME_INFO = 28
 PROJECT = pathlib.Path(__file__).resolve().parent.parent / "interop"
 MAVEN_TIMEOUT = 420
 
@@ -211,3 +212,10 @@ class Broker(Server):
                 answer = client.request(remoting.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})
                 return answer.code == remoting.SUCCESS and self.announced in answer.body.decode()
         process.wait_until(known, timeout, "%s registered with %s" % (self.name, name_server))
+
+
+def wait_dispatched(address):
+    """A broker of Apache's has in its queues a moment later what it has said to have stored."""
+    with remoting.Client(address) as client:
+        process.wait_until(lambda: client.request(GET_BROKER_RUNTIME_INFO).json()["table"].get("dispatchBehindBytes", "0") == "0", 30,
+                           "the queues have what was stored", pause=0.01)

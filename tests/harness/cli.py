@@ -25,13 +25,12 @@ import subprocess
 import termios
 import time
 
-from . import fake, process, proxy, remoting, tap
+from . import apache, fake, process, proxy, remoting, tap
 from .daemon import Daemon
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, PARTLY, DECLINED = range(7)
 INTERRUPTED, PIPE = 130, 141
-GET_BROKER_RUNTIME_INFO = 28
 
 
 class Result:
@@ -178,7 +177,6 @@ class Cluster:
         if start and self.given:
             self.names, self.broker = self.given.split(",")
         elif start and self.apache:
-            from . import apache
             self.name_server = apache.NameServer()
             self.daemon = apache.Broker(self.name_server.address)
             self.daemon.wait_registered(self.name_server.address)
@@ -224,15 +222,8 @@ class Cluster:
         if status is not None:
             tap.check(result.status == status, "wanted status %d of %r" % (status, result))
         if self.apache and args[0] in ("send", "dlq"):
-            self._wait_dispatched()
+            apache.wait_dispatched(self.broker)
         return result
-
-    def _wait_dispatched(self):
-        """Apache's broker has in its queues a moment later what it has said to have stored."""
-        def reached():
-            with remoting.Client(self.broker) as client:
-                return client.request(GET_BROKER_RUNTIME_INFO).json()["table"]["dispatchBehindBytes"] == "0"
-        process.wait_until(reached, 30, "the queues have what was stored", pause=0.01)
 
     def ok(self, *args, **more):
         return self.run(*args, status=OK, **more)

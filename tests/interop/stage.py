@@ -77,9 +77,15 @@ class Stage:
             answer = client.request(remoting.SEND_MESSAGE_V2, *remoting.send_v2(topic, body))
             tap.equal(answer.code, remoting.SUCCESS, "code of a send to %s" % topic)
 
+    def settle(self):
+        """Until all that was acknowledged can be read."""
+        if not self.ours:
+            apache.wait_dispatched(self.broker_address())
+
     def records(self, topic):
         """All stored records of a topic, pulled raw, queue by queue."""
         found = []
+        self.settle()
         with remoting.Client(self.broker_address()) as client:
             for queue in range(self.route(topic)["queueDatas"][0]["readQueueNums"]):
                 found += _read_queue(client, topic, queue)
