@@ -434,13 +434,15 @@ void consumer_end(struct omq_consumer *consumer)
     struct leave leave = {.consumer = consumer};
     waiter_init(&leave.waiter);
     client_on_loop(client, leave_begin, &leave);
-    desk_empty(exact_desk(consumer->exact), consumer->hands);
+    desk_empty(exact_desk(consumer->exact));
     waiter_wait(&leave.waiter);
     room_enter(&consumer->room); /* those that wait for messages have heard it */
     while (consumer->inside > 0)
         room_wait(&consumer->room, -1);
     room_leave(&consumer->room);
     hands_leave(take(&consumer->hands), consumer->stuck);
+    if (consumer->stuck == 0)
+        desk_close(exact_desk(consumer->exact));
     client_on_loop(client, part, consumer);
     omq_producer_close(consumer->traces);
     consumer_empty(consumer);

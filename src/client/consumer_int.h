@@ -413,20 +413,25 @@ struct desk {
     uint64_t since_ns;                   /* when the first handler of `ended` began */
     uint64_t again_ns;                   /* when `unsure` is told again */
     bool halted;                         /* nothing begins: what was admitted is given up */
-    bool helping; /* `help` waits for a hand, or has one that has not looked yet */
-    struct task help;
-    struct exact *exact; /* whose it is */
+    bool helping;  /* `help` waits for a hand, or has one that has not looked yet */
+    bool clerking; /* `clerk` is on its way, or there */
+    struct task help, clerk;
+    struct hands *clerks; /* one thread */
+    struct exact *exact;  /* whose it is */
     struct clock *clock;
 };
-void desk_init(struct desk *desk, struct exact *exact, struct clock *clock);
-void desk_clear(struct desk *desk);
+/* `client`: NULL where no hands are, and the desk is never used. */
+must_check enum err desk_init(struct desk *desk, struct exact *exact, struct omq_client *client);
+/* When no hand is left, and nothing on the desk: waits for the clerk. */
+void desk_close(struct desk *desk);
+void desk_clear(struct desk *desk); /* the last one, on any thread */
 /* Hands: a batch of a consumer with `exact`, and what else waits. */
 void desk_run(struct omq_batch *batch);
 /* Loop: pausing, closing, going on. A hand that comes by gives up what waits. */
 void desk_halt(struct desk *desk, bool halted);
 /* Closing, any thread but the loop: what lies there is given up or told, though no hand may ever
  * come by again. */
-void desk_empty(struct desk *desk, struct hands *hands);
+void desk_empty(struct desk *desk);
 
 /* ---- message trace: consumer_trace.c ---- */
 

@@ -13,8 +13,9 @@
  *
  * What handlers are done with is laid beside it and told together: when there is nothing left to
  * run, or LINGER_NS after the first of those handlers has begun. So what took longer than that is
- * told before the next handler begins, however long that one takes. What the store has no answer
- * for stays here as unsure, is told again a while later, and keeps nobody waiting but itself.
+ * told before the next handler begins. Where that one takes long and no hand comes by, the clerk, a
+ * thread that runs no handlers, tells it CLERK_NS after. What the store has no answer for stays
+ * here as unsure; the clerk tells it again a while later, and it keeps nobody waiting but itself.
  *
  * A hand leaves the desk when nothing lies there any more. One that goes into a handler while
  * something does calls for another. A consumer that is paused or closed halts its desk: nothing
@@ -22,26 +23,35 @@
  */
 #include "client/consumer_int.h"
 
-#include <time.h>
-
 #define TOGETHER  256 /* messages; as many as libonce hands to a store at a time */
 #define LINGER_NS 500000
+#define CLERK_NS  10000000
 
 static void help_run(struct task *task);
+static void clerk_run(struct task *task);
 
-void desk_init(struct desk *desk, struct exact *exact, struct clock *clock)
+enum err desk_init(struct desk *desk, struct exact *exact, struct omq_client *client)
 {
     room_init(&desk->room, "desk", ROOM_LEAF);
     list_init(&desk->admitted);
     list_init(&desk->ended);
     list_init(&desk->unsure);
     desk->help.run = help_run;
+    desk->clerk.run = clerk_run;
     desk->exact = exact;
-    desk->clock = clock;
+    desk->clock = client ? client->clock : NULL;
+    return client ? hands_open(client, 1, false, &desk->clerks) : OK;
+}
+
+void desk_close(struct desk *desk)
+{
+    if (desk)
+        hands_close(take(&desk->clerks));
 }
 
 void desk_clear(struct desk *desk)
 {
+    hands_leave(desk->clerks, 1); /* which may be this thread */
     room_clear(&desk->room);
 }
 
@@ -56,8 +66,8 @@ static struct omq_batch *batch_at(struct link *k)
 struct next {
     struct omq_batch *batch;
     struct list back, ended;
-    bool help;         /* another shall come for what is left … */
-    uint64_t pause_ns; /* … after so long */
+    bool help;  /* another hand shall come for what is left */
+    bool clerk; /* and the clerk for what has ended, if none does */
 };
 
 /* Room: the desk. It has run. */
@@ -81,29 +91,30 @@ static bool desk_next(struct desk *desk, struct next *next)
         list_append_all(&next->back, &desk->admitted);
     if (list_empty(&desk->admitted) || now_ns > desk->since_ns + LINGER_NS)
         list_append_all(&next->ended, &desk->ended);
-    if (now_ns >= desk->again_ns)
-        list_append_all(&next->ended, &desk->unsure);
     bool tell = !list_empty(&next->ended) || !list_empty(&next->back);
     if (!tell && !list_empty(&desk->admitted))
         next->batch = batch_at(list_pop(&desk->admitted));
-    bool more =
-        !list_empty(&desk->admitted) || !list_empty(&desk->ended) || !list_empty(&desk->unsure);
+    bool left = !list_empty(&desk->ended), more = left || !list_empty(&desk->admitted);
     /* Also if no hand is idle just now: one may be about to be, and nobody would wake it later. */
     next->help = more && !tell && !desk->helping;
-    next->pause_ns = next->help && !next->batch ? desk->again_ns - now_ns : 0;
+    next->clerk = left && !desk->clerking;
     desk->helping |= next->help;
+    desk->clerking |= next->clerk;
     room_leave(&desk->room);
     return tell || next->batch;
 }
 
 /* So that a hand which has other batches to run does that first. */
-static void desk_call(struct desk *desk, uint64_t pause_ns)
+static void desk_call(struct desk *desk)
 {
-    struct timespec pause = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
-    if (pause_ns > 0)
-        (void)nanosleep(&pause, NULL);
     (void)exact_hold(desk->exact);
     hands_help(&desk->help);
+}
+
+static void clerk_call(struct desk *desk)
+{
+    (void)exact_hold(desk->exact);
+    hands_give(desk->clerks, &desk->clerk);
 }
 
 static size_t some_of(struct list *list, struct omq_batch **some)
@@ -126,25 +137,26 @@ static void desk_give_up(struct list *back)
     }
 }
 
-/* False: not all of them were answered. */
-static bool desk_tell(struct desk *desk, struct list *ended)
+static void desk_tell(struct desk *desk, struct list *ended)
 {
     struct omq_batch *some[TOGETHER];
     size_t n;
-    bool all = true;
     while ((n = some_of(ended, some)) > 0) {
         int64_t wait_ms = 0;
         size_t left = batches_tell(some, n, &wait_ms);
         if (left == 0)
             continue;
-        all = false;
         room_enter(&desk->room);
         desk->again_ns = clock_ns(desk->clock) + (uint64_t)wait_ms * 1000000;
         for (size_t i = 0; i < left; i++)
             list_add_tail(&desk->unsure, &some[i]->link);
+        bool call = !desk->clerking;
+        desk->clerking = true;
+        room_tell(&desk->room); /* it may have meant to sleep longer */
         room_leave(&desk->room);
+        if (call)
+            clerk_call(desk);
     }
-    return all;
 }
 
 /* False: its claim was lost while it waited; it is to be asked for again. */
@@ -170,10 +182,12 @@ static void desk_serve(struct desk *desk)
     for (;;) {
         bool some = desk_next(desk, &next);
         if (next.help)
-            desk_call(desk, next.pause_ns);
+            desk_call(desk);
+        if (next.clerk)
+            clerk_call(desk);
         if (!some)
             return;
-        (void)desk_tell(desk, &next.ended);
+        desk_tell(desk, &next.ended);
         desk_give_up(&next.back);
         if (next.batch && !desk_work(next.batch))
             next.batch = NULL;
@@ -190,6 +204,48 @@ static void help_run(struct task *task)
     exact_drop(desk->exact);
 }
 
+/* ---- the clerk ---- */
+
+/* Room: the desk. Takes what is due into `ended`. How long nothing is; 0: there is nothing. */
+static uint64_t clerk_next(struct desk *desk, struct list *ended)
+{
+    uint64_t now_ns = clock_ns(desk->clock), due_ns = desk->since_ns + CLERK_NS;
+    uint64_t next_ns = UINT64_MAX;
+    if (!list_empty(&desk->ended) && now_ns >= due_ns)
+        list_append_all(ended, &desk->ended);
+    if (!list_empty(&desk->unsure) && now_ns >= desk->again_ns)
+        list_append_all(ended, &desk->unsure);
+    if (!list_empty(&desk->ended))
+        next_ns = due_ns;
+    if (!list_empty(&desk->unsure) && desk->again_ns < next_ns)
+        next_ns = desk->again_ns;
+    return next_ns == UINT64_MAX ? 0 : next_ns - now_ns;
+}
+
+/* Until nothing waits for its time. */
+static void clerk_run(struct task *task)
+{
+    struct desk *desk = list_entry(task, struct desk, clerk);
+    struct list ended;
+    list_init(&ended);
+    room_enter(&desk->room);
+    for (;;) {
+        uint64_t pause_ns = clerk_next(desk, &ended);
+        if (!list_empty(&ended)) {
+            room_leave(&desk->room);
+            desk_tell(desk, &ended);
+            room_enter(&desk->room);
+        } else if (pause_ns > 0) {
+            room_wait_ns(&desk->room, pause_ns);
+        } else {
+            break;
+        }
+    }
+    desk->clerking = false;
+    room_leave(&desk->room);
+    exact_drop(desk->exact);
+}
+
 /* ---- pausing and closing ---- */
 
 void desk_halt(struct desk *desk, bool halted)
@@ -201,12 +257,11 @@ void desk_halt(struct desk *desk, bool halted)
     room_leave(&desk->room);
 }
 
-/* What the store has no answer for is left to the next hand that is free: a close waits for a store
- * no longer than for a handler. */
-void desk_empty(struct desk *desk, struct hands *hands)
+/* What the store has no answer for is left to the clerk: a close waits for a store no longer than
+ * for a handler. */
+void desk_empty(struct desk *desk)
 {
     struct list back, ended;
-    bool help = false;
     if (!desk)
         return;
     list_init(&back);
@@ -215,18 +270,10 @@ void desk_empty(struct desk *desk, struct hands *hands)
     list_append_all(&back, &desk->admitted);
     list_append_all(&ended, &desk->ended);
     list_append_all(&ended, &desk->unsure);
+    room_tell(&desk->room);
     room_leave(&desk->room);
-    if (!desk_tell(desk, &ended)) {
-        room_enter(&desk->room);
-        help = !desk->helping;
-        desk->helping = true;
-        room_leave(&desk->room);
-    }
+    desk_tell(desk, &ended);
     desk_give_up(&back);
-    if (help) {
-        (void)exact_hold(desk->exact);
-        hands_give(hands, &desk->help);
-    }
 }
 
 /* ---- the way there ---- */

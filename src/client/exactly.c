@@ -157,7 +157,10 @@ int exact_open(struct omq_consumer *consumer, const struct once_options *options
                         "consumer %s: once: %s", consumer->group, error.text);
     }
     counted_init(&exact->counted, exact_release);
-    desk_init(&exact->desk, exact, exact->clock);
+    if (desk_init(&exact->desk, exact, o->handle ? consumer->client : NULL)) {
+        exact_drop(exact);
+        return omq_fail(why, OMQ_NO_MEMORY, "no memory for consumer %s", consumer->group);
+    }
     exact->mode = with.mode;
     exact->renewed =
         with.mode == ONCE_LEASE && !with.plain && !(with.checker && !with.checker->renew);

@@ -504,6 +504,27 @@ def _():
     p.stop(consumer)
 
 
+@tap.test("with `once`, what is done is marked though the only thread is in a handler that hangs")
+def _():
+    p = play()
+    topic, group = p.topic("DeskClerk"), unique("DeskClerk")
+    p.stage.prepare_group(group, topic)
+    consumer = p.consumer("DeskClerk", topic, group, hang_at="hang", threads=1, once="memory:")
+    wait_counts(p, consumer, handled=1)
+    [first] = p.send(puppet.message(topic, "hang1", keys=["hang1"]))
+    process.wait_until(lambda: "hang1" in p.bodies(consumer), 30, "the first handler hangs")
+    place = {"broker": first["broker"], "id": first["queue"]}
+    p.send(*[puppet.message(topic, body, keys=[body], queue=place) for body in [*OTHERS, "hang2", "last"]])
+    wait_counts(p, consumer, received=ALL + 1)
+    p.main.call("release")
+    process.wait_until(lambda: "hang2" in p.bodies(consumer), 30, "the second handler hangs")
+    wait_counts(p, consumer, handled=ALL - 1)
+    tap.equal(p.main.call("claims", name=consumer), 2, "claims: the one that hangs, and the one that waits")
+    p.main.call("release")
+    p.wait_bodies(consumer, [*OTHERS, "last"])
+    p.stop(consumer)
+
+
 @tap.test("with `once`, what waits behind a handler is not given back for taking too long")
 def _():
     p = play()
