@@ -234,7 +234,8 @@ void route_get(struct omq_client *client, struct bytes topic, bool fresh, struct
 struct topic_route *route_cached(struct omq_client *client, struct bytes topic);
 /* Loop. An empty queue list is as good as none. */
 must_check enum err route_make(struct bytes topic, struct bytes body, struct topic_route **out);
-/* A topic that does not exist yet is sent to where the template is: TBW102. */
+/* A topic that does not exist yet is sent to where the template is. */
+#define TEMPLATE_TOPIC BYTES("TBW102")
 must_check enum err route_make_template(const struct topic_route *template, struct bytes topic,
                                         int32_t queues, struct topic_route **out);
 void routes_refresh(struct omq_client *client); /* loop, every route_every_ms */

@@ -66,6 +66,13 @@ int omq_recall(struct omq_producer *producer, const char *topic, const char *rec
         .got = nothing_to_take,
     };
     code = question_ask(&question, why);
+    if (code == OMQ_NO_TOPIC) { /* made by this message: it is where the template is */
+        struct omq_error none = question.why;
+        question.topic = TEMPLATE_TOPIC;
+        code = question_ask(&question, why);
+        if (code == OMQ_NO_TOPIC && why)
+            *why = none;
+    }
     if (code == OMQ_REFUSED && question.why.response_code == RES_ILLEGAL_OPERATION) {
         code = OMQ_NOT_FOUND; /* its time has come */
         if (why)

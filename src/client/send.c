@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TEMPLATE_TOPIC BYTES("TBW102")
 /* How long a retry waits for news of the route, which the failure before it may have made old. */
 #define RETRY_ROUTE_MS 500
 

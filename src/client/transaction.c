@@ -110,7 +110,7 @@ static void ending_begin(struct post *post)
         if (bytes_equal(route->brokers[i].name, bytes_str(e->broker)))
             address = route->brokers[i].master;
     if (!address.len && !route) { /* it was made by this message: it is where the template is */
-        route = route_cached(client, BYTES("TBW102"));
+        route = route_cached(client, TEMPLATE_TOPIC);
         for (size_t i = 0; route && i < route->n_brokers; i++)
             if (bytes_equal(route->brokers[i].name, bytes_str(e->broker)))
                 address = route->brokers[i].master;

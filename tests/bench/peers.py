@@ -35,7 +35,7 @@ def _():
     found = {(row["peer"], row["work"]) for row in rows()}
     wanted = {("oncemq", work) for work in ("start", "send-1k-8x32", "batch-128-32", "sync-1k-8x32", "consume-1k", "e2e-1000",
                                             "both-1k", "topics-1000", "idle-5000")}
-    wanted |= {("bare", work) for work in ("send-1k-8x32", "batch-128-32", "consume-1k")}
+    wanted |= {("bare", work) for work in ("send-1k-8x32", "batch-128-32", "sync-1k-8x32", "consume-1k")}
     wanted |= {("limits", work) for work in ("send-1k-8x32", "sync-1k-8x32")}
     tap.equal(found, wanted)
     tap.equal([row for row in rows() if row.get("failed") or row.get("failures")], [])

@@ -46,20 +46,20 @@ def _():
 def _():
     asked = []
 
-    def knows_after(questions):
+    def knows_after(questions, topic):
         def answer(request):
-            if request.ext.get("topic") == "Fresh":
+            if request.ext.get("topic") == topic:
                 asked.append(request)
                 if len(asked) <= questions:
                     return fake.reply(remoting.TOPIC_NOT_EXIST)
             with remoting.Client(cluster.names) as real:
                 return real.request(request.code, request.ext, request.body)
         return answer
-    names = fake.Fake(knows_after(3))
+    names = fake.Fake(knows_after(3, "Fresh"))
     cluster.ok("send", "Fresh", "hello", "-n", names.address)
-    tap.equal(len(asked), 4, "questions for it")
-    names.answer = knows_after(1e9)
-    said = cluster.ok("send", "Fresh", "hello", "-n", names.address, "--timeout", "1s")
+    tap.check(len(asked) >= 4, "it was asked for %d times" % len(asked))
+    names.answer = knows_after(1e9, "Fresher")
+    said = cluster.ok("send", "Fresher", "hello", "-n", names.address, "--timeout", "3s")
     tap.check("do not know of the topic yet" in said.err, said)
     names.close()
 

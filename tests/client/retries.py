@@ -19,7 +19,7 @@ from harness import process, puppet, remoting, tap  # noqa: E402
 from harness.fake import CUT, Fake, reply, routes, sent  # noqa: E402
 
 STORED, NO_FLUSH, NO_COPY = 0, 1, 2
-GO_AWAY = 1500
+GO_AWAY, RECALL_MESSAGE = 1500, 370
 
 
 def refuses(code):
@@ -299,6 +299,26 @@ def _():
             tap.equal(error.code, NO_TOPIC, "code")
         scene.brokers["broker-b"] = scene.others["broker-b"].address
         tap.equal(scene.send()["broker"], "broker-b", "broker")
+
+
+@tap.test("a message to a topic that it has made is taken back, though no name server knows of it yet")
+def _():
+    def names(request):
+        return routes(scene.brokers)(request) if request.ext.get("topic") == "TBW102" else reply(remoting.TOPIC_NOT_EXIST)
+    with Scene(brokers={}, names=names) as scene:
+        scene.brokers["broker-a"] = scene.broker.address
+        recall = base64.urlsafe_b64encode(b"v1 Fresh broker-a 1800000000000 0A000001").decode()
+        scene.send(topic="Fresh")
+        scene.puppet.call("recall", name="p", topic="Fresh", recall=recall)
+        asked, = scene.broker.of(RECALL_MESSAGE)
+        tap.equal((asked.ext["topic"], asked.ext["recallHandle"]), ("Fresh", recall))
+        recall = base64.urlsafe_b64encode(b"v1 Fresh broker-z 1800000000000 0A000001").decode()
+        try:
+            scene.puppet.call("recall", name="p", topic="Fresh", recall=recall)
+        except puppet.Refused as error:
+            tap.check("broker-z" in str(error), error)
+        else:
+            tap.check(False, "a broker that nobody knows has taken it back")
 
 
 @tap.test("RM-11 of several name servers any may be gone, or silent, and the next one answers")
