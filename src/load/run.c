@@ -11,6 +11,7 @@
 
 #define LOOK_NS       (5 * NS_OF_MS) /* how often it is looked whether a phase is over */
 #define ANSWERS_MS    60000          /* the longest wait for answers */
+#define OWED_MS       10000          /* so long what was due before the end may still begin */
 #define QUIET_NS      (3 * UINT64_C(1000000000)) /* nothing more comes after such a silence */
 #define BACKLOG_MS    10000                      /* what was acknowledged can be read by then */
 #define POINTS_MAX    1000000
@@ -239,7 +240,8 @@ static enum err measure(struct measuring *m)
     return err;
 }
 
-/* Nothing more begins: answers, then messages that are on their way, are waited for. */
+/* Nothing more begins but what was due before the end, at a rate: answers, then messages that are
+ * on their way, are waited for. */
 static enum err drain(struct measuring *m)
 {
     struct run *run = m->run;
@@ -248,8 +250,11 @@ static enum err drain(struct measuring *m)
     bool whole = now - m->ticked_ns >= every / 2;
     enum err err = tick(m, now, whole || m->result->n_points == 0);
     phase_set(m, LOAD_DRAIN, now);
-    atomic_store(&run->ending, true);
+    bool owes = run->options.rate > 0 && !m->result->stopped;
+    uint64_t owes_until = now + OWED_MS * NS_OF_MS;
     while (!parts_idle(run, run->n_parts)) {
+        if (!owes || now >= owes_until || stopped(run))
+            atomic_store(&run->ending, true);
         if (parts_idle(run, 1) || now >= give_up)
             atomic_store(&run->settled, true);
         uint64_t taken = atomic_load(&run->taken);

@@ -18,7 +18,7 @@ def topics():
 
 
 before = topics()
-KEPT = {"Kept-0", "Kept-1", "Kept-2", "RawKept", "Stall"}
+KEPT = {"Kept-0", "Kept-1", "Kept-2", "RawKept", "Stall", "Owed"}
 
 
 def times(result, of):
@@ -122,6 +122,20 @@ def _():
     took = times(result, "send")
     tap.check(took["max_us"] > 600e3, took)
     tap.check(took["p90_us"] > 300e3, "a stall of 2 s in 8 s is hidden: %s" % took)
+
+
+@tap.test("--rate: what was due is sent though its time is over, when the broker stands still at the end")
+def _():
+    if cluster.apache:
+        tap.skip("stops the broker's process")
+    child = cluster.start("bench", "send", "--topic", "Owed", "--rate", "100", "-d", "3s", "--warmup", "0", "--timeout", "30s", "--json")
+    process.wait_until(lambda: "Owed" in topics(), 20, "the topic")
+    process.freeze(cluster.daemon.pid)
+    time.sleep(3.5)  # beyond the end
+    os.kill(cluster.daemon.pid, signal.SIGCONT)
+    status, out = child.finish(60)
+    result = cli.check_form("bench send", out)
+    tap.equal((status, result["messages"], result["failures"]), (0, 300, 0))
 
 
 @tap.test("bench once: fresh and repeated keys are told apart, in memory and in a file")
