@@ -5,7 +5,7 @@ import socket
 import subprocess
 import time
 
-from harness import process, remoting
+from harness import apache, process, remoting
 from . import generator, limit
 from .peer import NotHere, Peer
 
@@ -59,6 +59,7 @@ class Rocket(Peer):
         batch = 32 if work.size <= 4096 else 1
         generator.run(server.names, "send", "--topic", topic, "-c", 4, "-i", 8, "--size", work.size, "--batch", batch,
                       "--count", work.count)
+        apache.wait_dispatched(server.address)
 
     def _consume(self, server, work):
         self.backlogs = getattr(self, "backlogs", 0) + 1
