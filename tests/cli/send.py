@@ -55,11 +55,11 @@ def _():
             with remoting.Client(cluster.names) as real:
                 return real.request(request.code, request.ext, request.body)
         return answer
-    names = fake.Fake(knows_after(3, "Fresh"))
-    cluster.ok("send", "Fresh", "hello", "-n", names.address)
+    names = fake.Fake(knows_after(3, "SentFirst"))
+    cluster.ok("send", "SentFirst", "hello", "-n", names.address)
     tap.check(len(asked) >= 4, "it was asked for %d times" % len(asked))
-    names.answer = knows_after(1e9, "Fresher")
-    said = cluster.ok("send", "Fresher", "hello", "-n", names.address, "--timeout", "3s")
+    names.answer = knows_after(1e9, "SentFirstLate")
+    said = cluster.ok("send", "SentFirstLate", "hello", "-n", names.address, "--timeout", "3s")
     tap.check("do not know of the topic yet" in said.err, said)
     names.close()
 

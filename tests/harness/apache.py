@@ -215,7 +215,9 @@ class Broker(Server):
 
 
 def wait_dispatched(address):
-    """A broker of Apache's has in its queues a moment later what it has said to have stored."""
+    """A broker of Apache's has in its queues a moment later what it has said to have stored. A young one does not tell yet."""
+    def reached():
+        answer = client.request(GET_BROKER_RUNTIME_INFO)
+        return answer.code == remoting.SUCCESS and answer.json()["table"].get("dispatchBehindBytes", "0") == "0"
     with remoting.Client(address) as client:
-        process.wait_until(lambda: client.request(GET_BROKER_RUNTIME_INFO).json()["table"].get("dispatchBehindBytes", "0") == "0", 30,
-                           "the queues have what was stored", pause=0.01)
+        process.wait_until(reached, 60, "the queues have what was stored", pause=0.01)
