@@ -53,10 +53,10 @@ class Stage:
 
 
 def touch_memory():
-    """As much memory as a measurement writes is taken and given back. In a virtual machine pages that nobody has used for a
+    """Twice the memory that a measurement writes is taken and given back. In a virtual machine pages that nobody has used for a
     while are the host's, and to get one back costs more than all that a server does for a message."""
     with tempfile.TemporaryFile(dir="/dev/shm") as file:
-        for _ in range(BYTES_MOST >> 20):
+        for _ in range(2 * BYTES_MOST >> 20):
             file.write(MIB)
 
 

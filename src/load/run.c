@@ -282,10 +282,10 @@ static void sum_up(struct measuring *m)
     r->stored += atomic_load(&run->stored);
     if (!m->counts) /* stopped before */
         return;
-    if (all->last_ns > 0)
-        end = run->until_ns != UINT64_MAX && !r->stopped && all->last_ns < run->until_ns
-                  ? run->until_ns
-                  : all->last_ns;
+    bool counted_out = run->options.count > 0 && atomic_load(&run->issued) >= run->options.count;
+    bool whole = run->until_ns != UINT64_MAX && !r->stopped && !counted_out;
+    if (all->last_ns > 0) /* what came to its end before its time was no longer */
+        end = whole && all->last_ns < run->until_ns ? run->until_ns : all->last_ns;
     r->cpu_seconds = cpu_seconds() - m->cpu_s;
     r->seconds = end > run->from_ns ? (double)(end - run->from_ns) / NS_OF_S : 0;
     r->messages = all->messages;

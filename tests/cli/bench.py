@@ -104,6 +104,13 @@ def _():
     tap.check(len(result["over_time"]) >= 2, result["over_time"])
 
 
+@tap.test("what --count ends before its time has taken no longer than that")
+def _():
+    result = cluster.json("bench", "send", "--count", "200", "-d", "1h", "--warmup", "0")
+    tap.equal(result["messages"], 200)
+    tap.check(result["seconds"] < 600, "%s s" % result["seconds"])
+
+
 @tap.test("what would have been sent while the server stood still counts as slow (coordinated omission)")
 def _():
     if cluster.apache:
