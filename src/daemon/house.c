@@ -21,8 +21,10 @@ static enum err open_loops(struct house *h, struct fault *why)
         struct floor *f = &h->floors[i];
         f->house = h;
         err = loop_open(&f->loop, h->real, &h->log, why);
-        if (!err)
+        if (!err) {
+            loop_look_first(f->loop);
             h->loops[h->n_loops++] = f->loop;
+        }
     }
     return err;
 }

@@ -2,17 +2,10 @@
 #include "io/io_int.h"
 
 #include <poll.h>
-#include <sched.h>
 
 /* Who finds somebody inside does not wait at the door, and neither do the next so many: where many
  * threads want the same, the loop's own thread serves them with fewer system calls. */
 #define CROWD 64
-
-/* A core that sleeps takes about as long to wake, on a virtual machine: so long a guest looks for
- * input before it sleeps. One that looked in vain sleeps at once the next so many times, since its
- * peer is far, or slow. */
-#define LOOK_NS 50000
-#define TIRED   64
 
 void loop_take_guests(struct loop *loop)
 {
@@ -145,18 +138,6 @@ void loop_leave(struct loop *loop)
     go_out(loop);
 }
 
-/* Looks again and again, and lets others run in between: the peer may need this very core. */
-static bool look(struct pollfd *input)
-{
-    uint64_t until_ns = clock_ns(clock_system()) + LOOK_NS;
-    do {
-        if (poll(input, 1, 0) > 0)
-            return true;
-        (void)sched_yield();
-    } while (clock_ns(clock_system()) < until_ns);
-    return false;
-}
-
 bool conn_await(struct conn *conn, uint64_t timeout_ns)
 {
     struct loop *loop = conn->loop;
@@ -165,19 +146,18 @@ bool conn_await(struct conn *conn, uint64_t timeout_ns)
         return false;
     struct pollfd input = {.fd = conn->fd, .events = POLLIN};
     struct timespec wait = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
-    bool looks = conn->tired == 0;
+    struct patience patience = conn->patience;
     settle(
         loop); /* what was written leaves when nobody but this thread would be woken by an answer */
     go_out(loop);
     /* Should it be closed meanwhile, this is another's file, or nobody's: then it ends too early or
      * too late, and nothing is read. */
-    bool soon = looks && look(&input);
-    bool some = soon || ppoll(&input, 1, &wait, NULL) > 0;
+    bool some = patience_look(&patience, input.fd) || ppoll(&input, 1, &wait, NULL) > 0;
     come_in(loop);
     uv_update_time(&loop->uv);
     if (!lent)
         return false;
-    lent->tired = soon ? 0 : looks ? TIRED : lent->tired - 1;
+    lent->patience = patience;
     conn_take_back(lent, some);
     return some;
 }

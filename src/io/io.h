@@ -47,6 +47,9 @@ must_check enum err loop_open(struct loop **out, struct clock *clock, struct log
                               struct fault *why);
 void loop_run(struct loop *loop);  /* until loop_stop; the calling thread owns the loop meanwhile */
 void loop_stop(struct loop *loop); /* any thread */
+/* Before it waits, it looks for a moment whether there is more to do; for a loop that has a core to
+ * run on. Before loop_run. */
+void loop_look_first(struct loop *loop);
 /* After loop_run returned. Runs posts that are left, then closes what is left on it: connections
  * first, then timers, dials and listeners, which are gone with it. */
 void loop_close(struct loop *loop);

@@ -93,6 +93,14 @@ int out_gather(const struct out *out, struct iovec *parts, int max, size_t *tota
 void out_sent(struct out *out, struct pool *pool, size_t n); /* the first n bytes have left */
 void out_clear(struct out *out, struct pool *pool);
 
+/* ---- patience.c: looking for input for a moment before sleeping for it ---- */
+
+struct patience { /* zeroed: it looks */
+    unsigned rest;  /* so many times it does not, */
+    unsigned tired; /* since the last look was in vain, and those before it */
+};
+bool patience_look(struct patience *patience, int fd); /* true: there is something to read */
+
 /* ---- loop.c ---- */
 
 struct loop {
@@ -135,6 +143,9 @@ struct loop {
 
     uint64_t tick_ns; /* the time at the last idle tick: a coarse clock that costs a load */
     size_t turn_in;   /* bytes read in this turn */
+    bool looks;       /* before it waits */
+    bool heard;       /* something was read since it was last about to wait */
+    struct patience patience;
     size_t breath_in; /* and since output last left */
     uint8_t *in;
     struct pool pool;
@@ -224,7 +235,7 @@ struct conn {
     bool announced;     /* `opened` gave a user, who is owed one `closed` */
     bool counted;       /* in limits->conns */
     struct conn **lent; /* where the guest that reads it keeps it, or NULL: the loop reads */
-    unsigned tired;     /* so many guests of it sleep at once, instead of looking first */
+    struct patience patience; /* of its guests */
 
     uint8_t *kept; /* input that is not finished */
     size_t kept_len, kept_size;

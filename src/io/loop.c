@@ -80,6 +80,12 @@ void loop_run(struct loop *loop)
     atomic_store(&loop->owned, false);
 }
 
+void loop_look_first(struct loop *loop)
+{
+    loop_here(loop);
+    loop->looks = true;
+}
+
 void loop_stop(struct loop *loop)
 {
     atomic_store(&loop->stop, true);
@@ -304,6 +310,7 @@ void loop_breathe(struct loop *loop)
 
 void loop_end_turn(struct loop *loop)
 {
+    loop->heard |= loop->turn_in > 0;
     loop->turn_in = 0;
     loop_run_posts(loop);
     loop_breathe(loop); /* who waits for an answer does not wait for the hook as well */
@@ -318,9 +325,15 @@ void loop_end_turn(struct loop *loop)
         (void)uv_async_send(&loop->bell);
 }
 
+/* The last thing before the loop waits. Who was just answered may have more to say at once. */
 static void on_turn_end(uv_prepare_t *prepare)
 {
-    loop_end_turn(list_entry(prepare, struct loop, turn_end));
+    struct loop *loop = list_entry(prepare, struct loop, turn_end);
+    loop_end_turn(loop);
+    bool heard = loop->heard;
+    loop->heard = false;
+    if (heard && loop->looks && uv_backend_timeout(&loop->uv) != 0)
+        (void)patience_look(&loop->patience, uv_backend_fd(&loop->uv));
 }
 
 void loop_wake(struct loop *loop)
