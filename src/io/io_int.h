@@ -95,7 +95,7 @@ void out_clear(struct out *out, struct pool *pool);
 
 /* ---- patience.c: looking for input for a moment before sleeping for it ---- */
 
-struct patience { /* zeroed: it looks */
+struct patience {   /* zeroed: it looks */
     unsigned rest;  /* so many times it does not, */
     unsigned tired; /* since the last look was in vain, and those before it */
 };
