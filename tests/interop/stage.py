@@ -91,6 +91,17 @@ class Stage:
                 found += _read_queue(client, topic, queue)
         return found
 
+    def has_booked(self, group, topic):
+        """Whether the group's offsets are at the ends of all queues of the topic that hold anything."""
+        with remoting.Client(self.broker_address()) as client:
+            for queue in range(self.route(topic)["queueDatas"][0]["readQueueNums"]):
+                place = {"topic": topic, "queueId": queue}
+                end = int(client.request(remoting.GET_MAX_OFFSET, place).ext["offset"])
+                booked = client.request(remoting.QUERY_CONSUMER_OFFSET, {**place, "consumerGroup": group})
+                if end > 0 and (booked.code != remoting.SUCCESS or int(booked.ext["offset"]) != end):
+                    return False
+        return True
+
     def prepare_group(self, group, topic):
         """Let a group exist before its first real member comes.
 
