@@ -152,6 +152,7 @@ def split(body):
 
 
 def read_queue(client, topic, queue, group=READER):
+    """A queue as it is when the reading begins; what a broker adds meanwhile is for the next look."""
     first, end = bounds(client, topic, queue)
     at, records = first, []
     while at < end:
@@ -159,7 +160,7 @@ def read_queue(client, topic, queue, group=READER):
         assert answer.code == r.SUCCESS, "%s/%d at %d: %d %s" % (topic, queue, at, answer.code, answer.remark)
         records += split(answer.body)
         at = int(answer.ext["nextBeginOffset"])
-    held = Queue(first, end, records)
+    held = Queue(first, end, records[:end - first])
     offsets = [message.queue_offset for message in held.messages]
     assert offsets == list(range(first, end)), "%s/%d has offsets %s" % (topic, queue, offsets)
     return held
