@@ -698,6 +698,38 @@ static void what_somebody_else_popped_does_not_wait_for_silence(void **state)
     assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 1);
 }
 
+/* Its mark was brought before the start, and its acknowledgements still wait in the wheel. */
+static void what_somebody_else_popped_waits_after_a_start_too(void **state)
+{
+    struct popper *p = *state;
+    for (int i = 0; i < 2; i++)
+        send_to(p, 0, i == 1 ? "acked" : "left");
+    struct commit came = {NULL, BYTES("g"), BYTES("T"), 0, 2};
+    struct group_settings set = group_settings_default(BYTES("g"));
+    rig_group_put(p->rig, &set);
+    assert_int_equal(broker_offset_commit(p->rig->broker, &came, NULL), OK);
+    const int64_t popped_ms = START_MS - 60000, due_ms = START_MS + 1000;
+    char text[256];
+    snprintf(text, sizeof text,
+             "{\"bm\":0,\"c\":\"g\",\"d\":[0,1],\"it\":61000,\"n\":2,\"pt\":%lld,\"q\":0,"
+             "\"so\":0,\"t\":\"T\"}",
+             (long long)popped_ms);
+    timer_brings(p, "ck", due_ms - 1000, text);
+    rig_again(p->rig);
+    assert_int_equal(pop_numbers_of(p->rig).pop_in_flight, 2);
+    clock_manual_advance(&p->rig->clock, 1500);
+    assert_int_equal(pop_turn(p->rig), 0);
+    snprintf(text, sizeof text, "{\"ao\":1,\"c\":\"g\",\"pt\":%lld,\"q\":0,\"so\":0,\"t\":\"T\"}",
+             (long long)popped_ms);
+    timer_brings(p, "ack", due_ms, text);
+    clock_manual_advance(&p->rig->clock, 2000);
+    assert_int_equal(pop_turn(p->rig), 0);
+    clock_manual_advance(&p->rig->clock, 5000);
+    assert_int_equal(pop_turn(p->rig), 1);
+    assert_int_equal(pop_count(p, "g", "T", 32, 10000), 1);
+    assert_string_equal(p->held[0].body, "left");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -728,6 +760,7 @@ int main(void)
         pop_case(a_deleted_topic_takes_its_marks_along),
         pop_case(what_somebody_else_popped_is_seen_to),
         pop_case(what_somebody_else_popped_does_not_wait_for_silence),
+        pop_case(what_somebody_else_popped_waits_after_a_start_too),
     };
     return cmocka_run_group_tests_name("broker/pop", tests, NULL, NULL);
 }

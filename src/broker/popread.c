@@ -58,6 +58,14 @@ static bool is_news(const struct reading *read, const struct record *record)
     return read->starting && (uint64_t)record->position >= read->b->pop->known;
 }
 
+/* A timer brought it, of another broker or of one that was here before: ours are written when they
+ * are made. */
+static bool is_timed(const struct record *record)
+{
+    struct bytes value;
+    return props_get(record->props, TIMER_OUT, &value);
+}
+
 static enum err mark_restore(struct reading *read, const struct mark_record *r,
                              const struct record *record)
 {
@@ -83,7 +91,7 @@ static enum err mark_restore(struct reading *read, const struct mark_record *r,
     mark_stands(b, mark, record->queue_offset);
     mark->tries = r->tries;
     mark->restored = true;
-    mark->foreign = !read->starting;
+    mark->foreign = !read->starting || is_timed(record);
     mark_written(b, mark);
     int64_t offset = r->offsets[0];
     struct mark *from = mark_find(b, q, r->from_start, r->from_pop_ms);
@@ -141,8 +149,8 @@ static enum err record_take(struct reading *read, const struct record *record)
 {
     struct broker *b = read->b;
     room_held(&b->room);
-    struct bytes value, tag = {0};
-    bool timed = props_get(record->props, TIMER_OUT, &value);
+    struct bytes tag = {0};
+    bool timed = is_timed(record);
     if (!read->starting && record->queue_offset >= b->pop->revive[read->id].ours && !timed)
         return OK;
     if (timed)
@@ -211,11 +219,11 @@ static void batch_drop(const struct read_result *got)
 static bool batch_is_foreign(const struct read_result *got, int64_t ours)
 {
     for (size_t i = 0; i < got->n_slices; i++) {
-        struct bytes rest = got->slices[i].bytes, value;
+        struct bytes rest = got->slices[i].bytes;
         struct record record;
         for (; rest.len > 0 && record_decode(rest, &record) == OK;
              rest = bytes_from(rest, record.size))
-            if (record.queue_offset < ours || props_get(record.props, TIMER_OUT, &value))
+            if (record.queue_offset < ours || is_timed(&record))
                 return true;
     }
     return false;
