@@ -214,6 +214,7 @@ static size_t offer(struct conn *conn, struct bytes in)
     if (in.len < conn->need)
         return 0;
     conn->need = 0;
+    conn->loop->unsettled = true;
     size_t used = conn->ops->input(conn->user, conn, in);
     invariant(used <= in.len);
     conn->left_over = used < in.len && conn->congested;
@@ -248,9 +249,14 @@ static void drop_kept(struct conn *conn)
     conn->kept_len = conn->kept_size = 0;
 }
 
-/* Input was offered the kept bytes and used some. */
-static void shorten_kept(struct conn *conn, size_t used)
+/* What input has left for later is done at
+ * once: it points into what changes here. */
+static void offer_kept(struct conn *conn)
 {
+    size_t used = offer(conn, bytes_of(conn->kept, conn->kept_len));
+    loop_settle(conn->loop);
+    if (conn->state != CONN_OPEN)
+        return;
     conn->kept_len -= used;
     if (conn->kept_len == 0)
         drop_kept(conn);
@@ -286,6 +292,7 @@ static const char *gone_reason(const struct conn *conn, bool reset)
 void conn_end_of_input(struct conn *conn)
 {
     conn->eof = true;
+    loop_settle(conn->loop);
     if (conn->state == CONN_OPEN && conn->holders > 1)
         conn_retire(conn);
     else if (conn->state == CONN_OPEN && !all_sent(conn))
@@ -318,15 +325,17 @@ static size_t receive(struct conn *conn, uint8_t *into, size_t room)
  * it is used there. */
 static bool read_through_loop(struct conn *conn)
 {
-    uint8_t *in = conn->loop->in;
+    struct space space = loop_space(conn->loop);
     size_t front = conn->kept_len;
     if (front > 0)
-        memcpy(in, conn->kept, front);
-    size_t n = receive(conn, in + front, LOOP_IN_SIZE - front);
+        memcpy(space.at, conn->kept, front);
+    size_t n = receive(conn, space.at + front, space.size - front);
     if (n == 0)
         return false;
-    struct bytes all = {in, front + n};
+    struct bytes all = {space.at, front + n};
     size_t used = offer(conn, all);
+    if (conn->loop->settle)
+        conn->loop->in_used += used;
     if (conn->state == CONN_OPEN)
         keep(conn, bytes_from(all, used));
     return true;
@@ -345,9 +354,7 @@ static bool read_into_kept(struct conn *conn)
     if (n == 0)
         return false;
     conn->kept_len += n;
-    size_t used = offer(conn, bytes_of(conn->kept, conn->kept_len));
-    if (conn->state == CONN_OPEN)
-        shorten_kept(conn, used);
+    offer_kept(conn);
     return true;
 }
 
@@ -369,8 +376,10 @@ static void resume_later(struct conn *conn)
 /* Returns false when there was nothing to read or it is not the time to. */
 static bool on_readable(struct conn *conn)
 {
-    if (conn->state == CONN_LINGERING)
-        return receive(conn, conn->loop->in, LOOP_IN_SIZE) > 0;
+    if (conn->state == CONN_LINGERING) {
+        struct space unread = loop_space(conn->loop);
+        return receive(conn, unread.at, unread.size) > 0;
+    }
     if (conn->state != CONN_OPEN || conn->retired || conn->congested || conn->left_over)
         return false; /* events were set before that; the end of the turn puts them right */
     bool some = conn->kept_len <= FRONT_MAX ? read_through_loop(conn) : read_into_kept(conn);
@@ -389,9 +398,7 @@ void conn_resume(struct conn *conn)
         return;
     }
     conn->left_over = false;
-    size_t used = offer(conn, bytes_of(conn->kept, conn->kept_len));
-    if (conn->state == CONN_OPEN)
-        shorten_kept(conn, used);
+    offer_kept(conn);
     if (has_more(conn))
         resume_later(conn);
     conn_mark_dirty(conn); /* to read again, if that is the end of it */

@@ -11,7 +11,7 @@
  * which grows with what has really arrived, never with what a peer has announced.
  *
  * Output. Whatever is written to a connection leaves in one system call when the turn of the loop
- * ends, or earlier, whenever 32 KiB have been read, so that peers get to work while there is more
+ * ends, or earlier, whenever 64 KiB have been read, so that peers get to work while there is more
  * to read. A turn ends before the loop waits, and when it has read 256 KiB. Pieces are either
  * copied into chunks that the loop recycles, or slices of counted memory (the mapped log), which
  * are dropped when the kernel has them.
@@ -92,6 +92,11 @@ must_check bool conn_await(struct conn *conn, uint64_t timeout_ns);
 /* Called on the loop at the end of each turn, after posts and when output has left (what is written
  * here leaves as well): the place to finish what the requests of one turn share. One per loop. */
 void loop_at_turn_end(struct loop *loop, void (*fn)(void *user), void *user);
+
+/* With this, what `input` is given stays where it is until `fn` has been called, so that it may
+ * leave for later what the inputs of several connections can share. It is called before output
+ * leaves and before anything but input runs on the loop: posts, timers, `closed`. One per loop. */
+void loop_at_settling(struct loop *loop, void (*fn)(void *user), void *user);
 
 struct timer; /* opaque; freed by timer_close */
 must_check enum err timer_open(struct loop *loop, void (*fired)(void *user), void *user,

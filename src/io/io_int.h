@@ -16,7 +16,7 @@
 #include <uv.h>
 
 #define LOOP_IN_SIZE  (256u << 10) /* read at once; also the most that is kept without conn_need */
-#define BREATH_IN_MAX (32u << 10)  /* so much read, and output leaves: the peers get to work */
+#define BREATH_IN_MAX (64u << 10)  /* so much read, and output leaves: the peers get to work */
 #define TURN_IN_MAX   (256u << 10) /* so much read, and the turn ends, although there is more */
 #define FRONT_MAX     (16u << 10)  /* so much that was kept is copied in front of the next read */
 #define LINGER_MS     500          /* a peer that has all our bytes gets this long to say goodbye */
@@ -107,6 +107,7 @@ struct loop {
     uv_loop_t uv;
     uv_async_t bell;       /* rung by loop_post and loop_stop */
     uv_prepare_t turn_end; /* the last thing before the loop waits: the hook, then the output */
+    uv_check_t read_end;   /* the first thing when all that was ready has been read */
     uv_idle_t again;       /* keeps the loop awake while a connection is to be resumed */
     uv_timer_t idle_tick, linger_tick;
     uint64_t idle_tick_ms;
@@ -130,6 +131,8 @@ struct loop {
 
     void (*hook)(void *user);
     void *hook_user;
+    void (*settle)(void *user);
+    void *settle_user;
     void (*drained)(void *user);
     void *drained_user;
     bool draining, closing;
@@ -147,6 +150,8 @@ struct loop {
     bool heard;       /* something was read since it was last about to wait */
     struct patience patience;
     size_t breath_in; /* and since output last left */
+    bool unsettled;   /* an input was given bytes since `settle` was called … */
+    size_t in_used;   /* … and these are theirs, from the beginning of `in` on */
     uint8_t *in;
     struct pool pool;
 };
@@ -161,8 +166,14 @@ static inline void here(const struct loop *loop)
 
 void loop_run_posts(struct loop *loop); /* those that are there now */
 void loop_end_turn(struct loop *loop);  /* posts and the hook, then everything written leaves */
-void loop_breathe(struct loop *loop);   /* everything written leaves */
-void loop_wake(struct loop *loop);      /* another turn at once */
+void loop_settle(struct loop *loop);    /* what inputs have left for later is done */
+void loop_breathe(struct loop *loop);   /* the same, and everything written leaves */
+struct space {
+    uint8_t *at;
+    size_t size;
+};
+struct space loop_space(struct loop *loop); /* for input; at least half of its buffer */
+void loop_wake(struct loop *loop);          /* another turn at once */
 void loop_expect_idle(struct loop *loop, uint64_t idle_ms);
 void loop_expect_linger(struct loop *loop);
 

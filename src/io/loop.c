@@ -21,6 +21,7 @@ _Thread_local struct loop *loop_inside;
 
 static void on_bell(uv_async_t *bell);
 static void on_turn_end(uv_prepare_t *prepare);
+static void on_read_end(uv_check_t *check);
 static void on_again(uv_idle_t *again);
 
 static enum err loop_fault(struct fault *why, int uv_err, const char *what)
@@ -44,11 +45,13 @@ enum err loop_open(struct loop **out, struct clock *clock, struct log *log, stru
         (void)uv_loop_close(&loop->uv);
         return loop_fault(why, failed, "making an event loop's bell");
     }
-    (void)uv_prepare_init(&loop->uv, &loop->turn_end); /* these four cannot fail */
+    (void)uv_prepare_init(&loop->uv, &loop->turn_end); /* these five cannot fail */
+    (void)uv_check_init(&loop->uv, &loop->read_end);
     (void)uv_idle_init(&loop->uv, &loop->again);
     (void)uv_timer_init(&loop->uv, &loop->idle_tick);
     (void)uv_timer_init(&loop->uv, &loop->linger_tick);
     (void)uv_prepare_start(&loop->turn_end, on_turn_end);
+    (void)uv_check_start(&loop->read_end, on_read_end);
 
     struct list *lists[] = {&loop->posts,     &loop->conns,  &loop->held,    &loop->dirty,
                             &loop->resumed,   &loop->timers, &loop->signals, &loop->lingering,
@@ -115,9 +118,17 @@ void loop_at_turn_end(struct loop *loop, void (*fn)(void *user), void *user)
     loop->hook_user = user;
 }
 
+void loop_at_settling(struct loop *loop, void (*fn)(void *user), void *user)
+{
+    loop_here(loop);
+    loop->settle = fn;
+    loop->settle_user = user;
+}
+
 void loop_drain(struct loop *loop, void (*done)(void *user), void *user)
 {
     loop_here(loop);
+    loop_settle(loop); /* whose answers are still to come is answered */
     loop->draining = true;
     loop->drained = done;
     loop->drained_user = user;
@@ -250,6 +261,7 @@ void loop_close(struct loop *loop)
     close_the_rest(loop);
     uv_close((uv_handle_t *)&loop->bell, NULL);
     uv_close((uv_handle_t *)&loop->turn_end, NULL);
+    uv_close((uv_handle_t *)&loop->read_end, NULL);
     uv_close((uv_handle_t *)&loop->again, NULL);
     uv_close((uv_handle_t *)&loop->idle_tick, NULL);
     uv_close((uv_handle_t *)&loop->linger_tick, NULL);
@@ -293,6 +305,7 @@ void loop_run_posts(struct loop *loop)
 static void on_bell(uv_async_t *bell)
 {
     struct loop *loop = list_entry(bell, struct loop, bell);
+    loop_settle(loop);
     loop_run_posts(loop);
     if (atomic_exchange(&loop->stop, false)) {
         loop->over = true;
@@ -300,8 +313,31 @@ static void on_bell(uv_async_t *bell)
     }
 }
 
+void loop_settle(struct loop *loop)
+{
+    if (!loop->unsettled)
+        return;
+    loop->unsettled = false;
+    loop->in_used = 0;
+    if (loop->settle)
+        loop->settle(loop->settle_user);
+}
+
+static void on_read_end(uv_check_t *check)
+{
+    loop_settle(list_entry(check, struct loop, read_end));
+}
+
+struct space loop_space(struct loop *loop)
+{
+    if (loop->in_used > LOOP_IN_SIZE / 2)
+        loop_settle(loop);
+    return (struct space){loop->in + loop->in_used, LOOP_IN_SIZE - loop->in_used};
+}
+
 void loop_breathe(struct loop *loop)
 {
+    loop_settle(loop);
     loop->breath_in = 0;
     struct link *k;
     while ((k = list_pop(&loop->dirty)))
@@ -312,6 +348,7 @@ void loop_end_turn(struct loop *loop)
 {
     loop->heard |= loop->turn_in > 0;
     loop->turn_in = 0;
+    loop_settle(loop);
     loop_run_posts(loop);
     loop_breathe(loop); /* who waits for an answer does not wait for the hook as well */
     if (loop->hook) {

@@ -246,7 +246,8 @@ bool secure_is_plain(struct conn *conn)
         return false;
     }
     if (n == 1 && s->enforcing) {
-        (void)recv(conn->fd, conn->loop->in, LOOP_IN_SIZE, 0); /* else the kernel sends a reset */
+        struct space unread = loop_space(conn->loop);
+        (void)recv(conn->fd, unread.at, unread.size, 0); /* else the kernel sends a reset */
         (void)snprintf(s->why, sizeof s->why, "%s speaks plainly where TLS is demanded", s->where);
         fail(conn);
         return false;

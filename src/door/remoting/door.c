@@ -40,6 +40,12 @@ static void seat_turn_end(void *user)
     seat_dispatch(user);
 }
 
+/* Loop: the seat's, when what was read goes away. */
+static void seat_read_end(void *user)
+{
+    seat_settle(user);
+}
+
 static enum err seat_open(struct door *door, struct loop *loop, struct seat **out)
 {
     struct seat *seat = calloc(1, sizeof *seat);
@@ -57,6 +63,7 @@ static enum err seat_open(struct door *door, struct loop *loop, struct seat **ou
     }
     if (door->broker)
         loop_at_turn_end(loop, seat_turn_end, seat);
+    loop_at_settling(loop, seat_read_end, seat);
     *out = seat;
     return OK;
 }

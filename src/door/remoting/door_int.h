@@ -174,6 +174,9 @@ struct seat {
 /* Brings what was stored to the queues and to whoever waits for it: once for all reads of a turn,
  * when their answers have left. */
 void seat_dispatch(struct seat *seat);
+/* Stores and answers what requests have noted. All that was decoded points into what was read and
+ * the arena, which end here; session.c. */
+void seat_settle(struct seat *seat);
 /* Before a request that could look for it, whichever loop stored it: an answered send can be read.
  */
 void seat_catch_up(struct seat *seat);

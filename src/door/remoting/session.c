@@ -118,10 +118,10 @@ static void answer_unsupported(const struct request *rq)
 }
 
 /* Stores what was only noted so far, and answers it. */
-static void flush_noted(struct session *session)
+static void flush_noted(struct seat *seat)
 {
-    sends_flush(session->door, session->seat);
-    ends_flush(session->door, session->seat);
+    sends_flush(seat->door, seat);
+    ends_flush(seat->door, seat);
 }
 
 /* Most requests of a connection are like the one before. No request has the code 0. */
@@ -141,10 +141,7 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
     struct seat *seat = session->seat;
     uint8_t *room = arena_alloc(&seat->arena, frame->head.len);
     if (!room) { /* this read wants more than one request may: finish what came before it first */
-        flush_noted(session);
-        acks_flush(session->door, seat);
-        ledger_flush(session->door, seat);
-        arena_reset(&seat->arena);
+        seat_settle(seat);
         room = arena_alloc(&seat->arena, frame->head.len);
     }
     if (!room) {
@@ -177,7 +174,7 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
     if (fn != once_ledger)
         ledger_flush(session->door, seat);
     if (fn != send_message && fn != send_message_v2 && fn != txn_ends) {
-        flush_noted(session); /* a client that asks after its sends finds them done */
+        flush_noted(seat); /* a client that asks after its sends finds them done */
         seat_catch_up(seat);
     }
     if (fn)
@@ -187,13 +184,12 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
     return conn_is_open(session->conn);
 }
 
-/* Everything that was decoded points into what was read and the arena; both end here. */
-static void read_over(struct session *session)
+void seat_settle(struct seat *seat)
 {
-    flush_noted(session);
-    acks_flush(session->door, session->seat);
-    ledger_flush(session->door, session->seat);
-    arena_reset(&session->seat->arena);
+    flush_noted(seat);
+    acks_flush(seat->door, seat);
+    ledger_flush(seat->door, seat);
+    arena_reset(&seat->arena);
 }
 
 void session_again(struct session *session, struct bytes whole)
@@ -203,7 +199,7 @@ void session_again(struct session *session, struct bytes whole)
     enum err err = frame_split(whole, &frame, &need);
     invariant(!err); /* it was cut before */
     (void)session_frame(session, &frame, true);
-    read_over(session);
+    seat_settle(session->seat);
 }
 
 static size_t session_input(void *user, struct conn *conn, struct bytes in)
@@ -226,7 +222,6 @@ static size_t session_input(void *user, struct conn *conn, struct bytes in)
         go_on = session_frame(session, &frame, false);
         used += frame.size;
     }
-    read_over(session);
     return used;
 }
 
