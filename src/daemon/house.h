@@ -7,9 +7,10 @@
  *
  *     main     signals; expiry of brokers, clients and waiting pulls; registration
  *     io       one loop each: decode, verb, encode
- *     flush    store_flush_turn, then the dispatcher for what the flush has confirmed
+ *     flush    store_flush_turn; with synchronous flush then the dispatcher for what that has
+ *              confirmed, and else with less right to a core than the others
  *     keeper   store_keep_turn, store_clean_turn, saving of tables
- *     services the turns of services that move messages: delay levels
+ *     services the turns of services that move messages, and the dispatcher for what was left
  */
 #ifndef DAEMON_HOUSE_H
 #define DAEMON_HOUSE_H

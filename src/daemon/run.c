@@ -14,6 +14,7 @@
 #define KEEP_TURN_MS      100
 #define SERVICES_TURN_MS  50   /* a clock that is moved by hand wakes nobody */
 #define STORE_WELL_MS     5000 /* so long it takes messages before the operator is told */
+#define FLUSH_NICE        10
 
 static void *io_thread(void *arg)
 {
@@ -30,13 +31,21 @@ static bool closing(struct house *h)
     return closing;
 }
 
+/* With asynchronous flush nobody waits for this thread, but what it does for the kernel at once,
+ * for all that came in half a second, takes a core for long enough to leave an io thread without
+ * one in the middle of an append, and then the others wait for that. So it takes what they leave.
+ * It dispatches nothing then: a reader would wait for the dispatcher. */
 static void *flush_thread(void *arg)
 {
     struct house *h = arg;
+    bool confirms = h->options.settings->flush_type == FLUSH_SYNC;
+    if (!confirms)
+        (void)!nice(FLUSH_NICE); /* of this thread alone, on Linux */
     while (!closing(h)) {
         int pause_ms = store_flush_turn(h->store);
-        broker_dispatch_turn(h->broker); /* what the flush has confirmed */
-        if (!closing(h))                 /* the turn may have taken the call to stop for its own */
+        if (confirms)
+            broker_dispatch_turn(h->broker);
+        if (!closing(h)) /* the turn may have taken the call to stop for its own */
             store_flush_wait(h->store, pause_ms);
     }
     /* A client that did not wait for its answer has left a wait behind. Nobody appends any more, so
@@ -251,6 +260,7 @@ static void *services_thread(void *arg)
     enum err trouble[SERVICES] = {OK};
     while (!closing(h)) {
         int pause_ms = SERVICES_TURN_MS;
+        broker_dispatch_turn(h->broker); /* what could not be when it was stored */
         for (size_t i = 0; i < SERVICES; i++) {
             struct service_turn turn;
             services[i].turn(h->broker, &turn);
