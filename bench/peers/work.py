@@ -70,7 +70,7 @@ WORKS = [
     Work("batch-128-32", "send", "batches of 32 × 128 B, 8 × 32 under way", size=128, batch=32, target=True),
     Work("batch-1k-32", "send", "batches of 32 × 1 KiB, 8 × 32 under way", batch=32),
     Work("sync-1k-8x32", "send", "acknowledged when on the disk, 1 KiB, 8 × 32 under way", flush="sync", target=True),
-    Work("consume-1k", "consume", "taking a backlog of 1 KiB messages, 32 at a time", count=400000, target=True),
+    Work("consume-1k", "consume", "taking a backlog of 1 KiB messages, 32 at a time", count=1000000, target=True),
     Work("e2e-1000", "e2e", "end to end at 1,000 messages a second", rate=1000, target=True),
     Work("e2e-10000", "e2e", "end to end at 10,000 messages a second", rate=10000, target=True),
     Work("both-1k", "both", "consuming while producing, 1 KiB"),
