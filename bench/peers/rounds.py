@@ -53,10 +53,17 @@ class Stage:
             server.stop()
 
 
+def available_memory():
+    """Bytes that can be had, those included that only keep files at hand."""
+    with open("/proc/meminfo") as source:
+        return next(int(line.split()[1]) for line in source if line.startswith("MemAvailable:")) * 1024
+
+
 def touch_memory():
-    """Twice the memory that a measurement writes is taken and given back, or half of what is free. In a virtual machine pages
-    that nobody has used for a while are the host's, and to get one back costs more than all that a server does for a message."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Twice the memory that a measurement writes is taken and given back, or half of what there is. In a virtual machine pages
+    that nobody has used for a while are the host's, and to get one back costs more than all that a server does for a message;
+    and where files of those before fill the memory, each page has to be taken from them first, by whoever comes next."""
+    free = available_memory()
     with contextlib.suppress(OSError), tempfile.TemporaryFile(dir="/dev/shm") as file:  # where there is little, as much as fits
         for _ in range(min(2 * BYTES_MOST, free // 2) >> 20):
             file.write(MIB)
