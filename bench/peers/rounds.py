@@ -17,7 +17,6 @@ import traceback
 
 from harness import process
 from .peer import NotHere
-from .work import BYTES_MOST
 
 MIB = bytes(1 << 20)
 
@@ -59,20 +58,20 @@ def available_memory():
         return next(int(line.split()[1]) for line in source if line.startswith("MemAvailable:")) * 1024
 
 
-def touch_memory():
-    """Twice the memory that a measurement writes is taken and given back, or half of what there is. In a virtual machine pages
+def touch_memory(most):
+    """Twice the memory that a measurement writes at most is taken and given back, or half of what there is. In a virtual machine pages
     that nobody has used for a while are the host's, and to get one back costs more than all that a server does for a message;
     and where files of those before fill the memory, each page has to be taken from them first, by whoever comes next."""
     free = available_memory()
     with contextlib.suppress(OSError), tempfile.TemporaryFile(dir="/dev/shm") as file:  # where there is little, as much as fits
-        for _ in range(min(2 * BYTES_MOST, free // 2) >> 20):
+        for _ in range(min(2 * most, free // 2) >> 20):
             file.write(MIB)
 
 
 def measure(stage, peer, work):
     os.sync()
     if stage.warm:
-        touch_memory()
+        touch_memory(work.bytes_most)
     if peer.quick_to_start or work.kind in ("start", "backlog"):
         server = peer.start(work.flush, lean=work.kind == "start", memory=work.memory)
         try:

@@ -46,6 +46,14 @@ class Work:
                                    count=min(self.count, 5000) or 0)
 
     @property
+    def bytes_most(self):
+        """What a server writes for it, about. Where little is written little memory is made ready: for some seconds after
+        much of it was given back, whoever measures latencies measures that."""
+        if not self.rate or self.count:
+            return BYTES_MOST
+        return int(2 * self.size * self.rate * (E2E_SECONDS + WARM_MS / 1000))
+
+    @property
     def count_most(self):
         return max(self.batch, BYTES_MOST // (self.size * self.batch) * self.batch)
 
