@@ -249,8 +249,7 @@ static void drop_kept(struct conn *conn)
     conn->kept_len = conn->kept_size = 0;
 }
 
-/* What input has left for later is done at
- * once: it points into what changes here. */
+/* What input has left for later is done at once: it points into what changes here. */
 static void offer_kept(struct conn *conn)
 {
     size_t used = offer(conn, bytes_of(conn->kept, conn->kept_len));
