@@ -83,7 +83,7 @@ class Kafka(Peer):
         with open(config, "w") as out:
             out.write(SETTINGS.format(port=port, control=control, folder=folder))
             out.write("log.flush.interval.messages=1\n" if flush == "sync" else "")
-        name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().strip("=")
+        name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().strip("=").replace("-", "A")  # with one in front it is an option
         subprocess.run(["java", "-cp", self.classpath, "kafka.tools.StorageTool", "format", "-t", name, "-c", config],
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=120)
         began = time.monotonic()

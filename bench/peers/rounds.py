@@ -10,6 +10,7 @@ written is on the disk, or gone with its folder, before the next one begins.
 
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -118,11 +119,20 @@ def run(book, peers, works, count, warm=True, seconds=None):
         stage.close()
 
 
+def _brief(error):
+    """What a report can say of it: no command lines."""
+    if not isinstance(error, subprocess.SubprocessError):
+        return error
+    how = "did not end in time" if isinstance(error, subprocess.TimeoutExpired) else "ended with %s" % error.returncode
+    return "%s %s" % (os.path.basename(error.cmd[0]), how)
+
+
 def _one(stage, book, number, peer, work):
     began = time.monotonic()
     try:
         values = measure(stage, peer, work)
-    except (NotHere, process.Failed, OSError) as reason:
+    except (NotHere, process.Failed, OSError, subprocess.SubprocessError) as error:
+        reason = _brief(error)
         print("round %d  %-15s %-13s failed: %s" % (number + 1, work.name, peer.key, reason), flush=True)
         if os.environ.get("TRACE"):
             traceback.print_exc(file=sys.stdout)

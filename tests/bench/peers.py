@@ -19,7 +19,7 @@ PEERS, WORK = "oncemq bare limits", "start send-1k-8x32 batch-128 sync consume e
 
 
 def rig(**settings):
-    env = dict(os.environ, OUT=str(OUT), QUICK="1", PEERS=PEERS, **settings)
+    env = {**os.environ, "OUT": str(OUT), "QUICK": "1", "PEERS": PEERS, **settings}
     return subprocess.run([sys.executable, "-m", "peers"], cwd=BENCH, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, timeout=120, check=False)
 
@@ -71,6 +71,14 @@ def _():
     tap.equal(rows(), before)
     done = rig(WORK="nothing")
     tap.check(done.returncode != 0 and "no such work" in done.stdout, done.stdout)
+
+
+@tap.test("a measurement whose generator ends badly is told as failed, and the run goes on with the next")
+def _():
+    done = rig(WORK="send-1k-8x32 start", PEERS="limits oncemq", BENCH_LIMITS="false")
+    tap.equal(done.returncode, 0, done.stdout)
+    found = {row["peer"]: row.get("failed") for row in rows() if row["work"] == "send-1k-8x32"}
+    tap.equal(found, {"limits": "false ended with 1", "oncemq": None})
 
 
 tap.main()
