@@ -214,8 +214,8 @@ static size_t offer(struct conn *conn, struct bytes in)
     if (in.len < conn->need)
         return 0;
     conn->need = 0;
-    conn->loop->unsettled = true;
     size_t used = conn->ops->input(conn->user, conn, in);
+    conn->loop->unsettled = true;
     invariant(used <= in.len);
     conn->left_over = used < in.len && conn->congested;
     return used;
@@ -334,7 +334,7 @@ static bool read_through_loop(struct conn *conn)
     struct bytes all = {space.at, front + n};
     size_t used = offer(conn, all);
     if (conn->loop->settle)
-        conn->loop->in_used += used;
+        conn->loop->in_used = (size_t)(space.at - conn->loop->in) + used;
     if (conn->state == CONN_OPEN)
         keep(conn, bytes_from(all, used));
     return true;

@@ -16,7 +16,6 @@ static struct desk {
     struct noted notes[64];
     size_t n, most;      /* noted now; the most that were settled at once */
     bool seen_unsettled; /* by something that is no input */
-    struct tally settled;
 } desk;
 
 static size_t desk_input(void *user, struct conn *conn, struct bytes in)
@@ -44,7 +43,6 @@ static void desk_settle(void *user)
     for (size_t i = 0; i < desk.n; i++)
         conn_write(desk.notes[i].conn, desk.notes[i].frame);
     desk.n = 0;
-    tally_add(&desk.settled);
 }
 
 static void desk_closed(void *user, struct conn *conn, const char *reason)
@@ -59,7 +57,6 @@ static int desk_open(void **state)
 {
     (void)state;
     memset(&desk, 0, sizeof desk);
-    tally_init(&desk.settled);
     house_init(&desk.house, 1);
     assert_int_equal(loop_open(&desk.house.loops[0], clock_system(), &desk.house.log, NULL), OK);
     loop_at_settling(desk.house.loops[0], desk_settle, NULL);

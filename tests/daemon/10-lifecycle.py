@@ -277,4 +277,21 @@ def _():
             tap.equal(notify.recv(100), b"STOPPING=1", "last notification")
 
 
+def priorities(pid):
+    """How nice each thread of a process is, beyond its first."""
+    found = {}
+    for task in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/stat" % (pid, task)) as source:
+            found[int(task)] = int(source.read().rpartition(")")[2].split()[16])
+    return sorted(nice - found[pid] for task, nice in found.items() if task != pid)
+
+
+@tap.test("only the thread that nobody waits for, the flusher of an asynchronous broker, stands back for the others")
+def _():
+    for kind, back in (("ASYNC_FLUSH", 1), ("SYNC_FLUSH", 0)):
+        with daemons.Daemon(settings={"flushDiskType": kind}) as daemon:
+            process.wait_until(lambda one=daemon, n=back: sum(each > 0 for each in priorities(one.child.pid)) == n, 20,
+                               "%d threads of %s at a lower priority" % (back, kind))
+
+
 tap.main()
