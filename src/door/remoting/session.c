@@ -222,6 +222,9 @@ static size_t session_input(void *user, struct conn *conn, struct bytes in)
         go_on = session_frame(session, &frame, false);
         used += frame.size;
     }
+    /* Who only asks for the time is answered on a full disk too, which refuses all that another
+     * connection has asked for: so the ledger's requests do not wait for those of others. */
+    ledger_flush(session->door, session->seat);
     return used;
 }
 
