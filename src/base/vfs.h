@@ -53,6 +53,10 @@ struct vfs_calls {
     /* Makes zeros of n bytes that are in the file; what others see of its size never changes. NULL,
      * or an error: it cannot, and some of them may be zeros now. */
     enum err (*clear)(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why);
+    /* Sees to it that n bytes of the file have their place on the disk: what is written there later
+     * needs none to be found. Nothing that can be read changes. NULL, or an error: it cannot, and
+     * some of them may have one now. */
+    enum err (*reserve)(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why);
     /* All of it or an error; a short write is continued inside. */
     enum err (*write)(struct vfs_file *f, uint64_t at, const struct iovec *parts, int n,
                       struct fault *why);

@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define PARTS_AT_ONCE 64
@@ -168,6 +170,19 @@ static enum err posix_clear(struct vfs_file *f, uint64_t at, uint64_t n, struct 
     int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     if (AGAIN(fallocate(f->fd, mode, (off_t)at, (off_t)n)) < 0)
         return fault_os(why, "clearing %s from %" PRIu64 " on", f->name, at);
+    return OK;
+}
+
+/* A file system that lives in memory would take that memory now. */
+static enum err posix_reserve(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why)
+{
+    struct statfs s;
+    if (fstatfs(f->fd, &s) < 0)
+        return fault_os(why, "asking what file system %s is on", f->name);
+    if (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC)
+        return fault_set(why, ERR_UNSUPPORTED, "%s is in memory", f->name);
+    if (AGAIN(fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)n)) < 0)
+        return fault_os(why, "reserving %" PRIu64 " bytes of %s", n, f->name);
     return OK;
 }
 
@@ -385,6 +400,7 @@ static const struct vfs_calls posix_calls = {
     .size = posix_size,
     .resize = posix_resize,
     .clear = posix_clear,
+    .reserve = posix_reserve,
     .write = posix_write,
     .read = posix_read,
     .next_data = posix_next_data,

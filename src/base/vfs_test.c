@@ -162,6 +162,28 @@ static void clears_a_part_and_keeps_the_size(void **state)
     v->calls->close(f);
 }
 
+/* What can be read stays what it was, and the size, too. */
+static void reserves_and_changes_nothing(void **state)
+{
+    (void)state;
+    struct vfs_file *f = opened("a", VFS_FRESH);
+    struct fault why = {0};
+    uint64_t size = 0;
+    put(f, 0, "abc");
+    assert_int_equal(v->calls->resize(f, 6, NULL), OK);
+    enum err err = v->calls->reserve(f, 1, 1 << 20, &why);
+    if (err) /* not every file system has places, or says so */
+        print_message("# %s\n", why.text);
+    assert_int_equal(v->calls->size(f, &size, NULL), OK);
+    assert_int_equal(size, 6);
+    check_content("a", BYTES("abc\0\0\0"));
+    v->calls->close(f);
+
+    f = opened("a", VFS_READ);
+    assert_int_not_equal(v->calls->reserve(f, 0, 4096, NULL), OK);
+    v->calls->close(f);
+}
+
 /* More parts than one system call takes, empty ones among them, each with its own content. */
 static void writes_all_parts(void **state)
 {
@@ -533,6 +555,7 @@ int main(void)
         CASE(writes_around_memory),
         CASE(knows_and_changes_the_size),
         CASE(clears_a_part_and_keeps_the_size),
+        CASE(reserves_and_changes_nothing),
         CASE(writes_all_parts),
         CASE(a_full_disk_is_an_error_with_a_sentence),
         CASE(refuses_to_read_past_the_end),

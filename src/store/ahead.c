@@ -175,7 +175,8 @@ enum err log_trim(struct store *store, struct fault *why)
 {
     struct tail *tail = &store->tail;
     uint64_t written = position_get(&store->positions.written);
-    if (!store->options.sync_flush || store->log.first == store->log.end)
+    bool spare = store->options.sync_flush || store->blocks.upto > written;
+    if (!spare || store->log.first == store->log.end)
         return OK;
     char path[PATH_SIZE];
     fileset_path(path, LOG_FOLDER, store->log.end);

@@ -376,6 +376,7 @@ void store_keep_turn(struct store *store)
     if (due || store->ahead == OK) /* what failed is not tried at every turn */
         store->ahead = log_make_ahead(store, &store->ahead_why);
     log_fill_ahead(store);
+    log_reserve(store);
     if (!due)
         return;
     store->kept_ns = now_ns;

@@ -94,6 +94,7 @@ enum err store_open(const struct store_options *options, struct store **out,
     }
     store->checkpoint.sealed = false;
     clean_init(store);
+    log_blocks_init(store);
     store->derived.shelf_room = SHELF_ROOM;
     if (report)
         *report = found;

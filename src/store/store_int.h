@@ -371,10 +371,23 @@ struct filler {
 must_check enum err log_make_ahead(struct store *store, struct fault *why);
 /* Keeper only. Fills it a bit further, if that is of use. */
 void log_fill_ahead(struct store *store);
-/* Nobody appends or keeps any more. What was filled and is not used becomes as if it never was. */
+/* Nobody appends or keeps any more. What was filled or reserved and is not used becomes as if it
+ * never was. */
 must_check enum err log_trim(struct store *store, struct fault *why);
 void fill_open(struct filler *f, uint64_t base); /* from now on it may be filled … */
 void fill_close(struct filler *f);               /* … and when this returns no more */
+
+/* ---- log_blocks.c ---- */
+
+/* Keeper only. */
+struct log_blocks {
+    uint64_t began; /* where the log ended when the store was opened */
+    uint64_t upto;  /* its blocks are reserved up to here, as far as the disk could */
+};
+
+void log_blocks_init(struct store *store); /* at the end of opening */
+/* Sees to it that the log has blocks where it will go on. */
+void log_reserve(struct store *store);
 
 /* ---- position.c, flush.c ---- */
 
@@ -575,6 +588,7 @@ struct store {
     struct slips slips; /* from the tail to the dispatcher */
     struct flusher flusher;
     struct filler filler;
+    struct log_blocks blocks;
     struct derived derived;
     struct index *index; /* NULL: none is kept */
     struct cleaner cleaner;

@@ -260,6 +260,19 @@ static enum err fault_clear(struct vfs_file *file, uint64_t at, uint64_t n, stru
     return err;
 }
 
+/* Nothing is safe because of it, and nothing is different. */
+static enum err fault_reserve(struct vfs_file *file, uint64_t at, uint64_t n, struct fault *why)
+{
+    struct vfs_fault *f = file->disk;
+    if (!f->below->calls->reserve)
+        return fault_set(why, ERR_UNSUPPORTED, "the disk below reserves nothing");
+    LOCKED(f);
+    f->reserves++;
+    enum err err = fails(f) ? failing(f, why) : OK;
+    UNLOCK(f);
+    return err ? err : f->below->calls->reserve(file->below, at, n, why);
+}
+
 /* All parts in one; its memory is the caller's. */
 static struct iovec together(const struct iovec *parts, int n)
 {
@@ -570,6 +583,7 @@ static const struct vfs_calls fault_calls = {
     .size = fault_size,
     .resize = fault_resize,
     .clear = fault_clear,
+    .reserve = fault_reserve,
     .write = fault_write,
     .read = fault_read,
     .sync = fault_sync,

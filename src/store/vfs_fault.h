@@ -23,7 +23,7 @@ struct vfs_fault {
     unsigned long fail_at;    /* 0: never */
     unsigned long fail_times; /* so many in a row */
     enum err fail_with;
-    unsigned long writes, clears, syncs, pushes;
+    unsigned long writes, clears, reserves, syncs, pushes;
 
     struct vfs_space (*space)(void *user); /* what the disk says; NULL: the truth */
     void *space_user;

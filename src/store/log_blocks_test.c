@@ -1,0 +1,217 @@
+/* Blocks of the log that are there before they are needed. That nothing is lost because of them is
+ * in power_test, fault_test and model_test, whose stores reserve as well.
+ */
+#include "store/test_house.h"
+
+#include <limits.h>
+#include <sys/stat.h>
+
+#define FILE_SIZE (1u << 20)
+#define LEAST     (FILE_SIZE / 256)
+
+/* The disk of a test: notes what is reserved, and may have little room. */
+static struct {
+    struct vfs_calls calls;
+    const struct vfs_calls *below;
+    unsigned times;
+    uint64_t bytes;
+    uint64_t available;
+} disk;
+
+static enum err disk_reserve(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why)
+{
+    disk.times++;
+    disk.bytes += n;
+    return disk.below->reserve(f, at, n, why);
+}
+
+static enum err disk_space(struct vfs *v, struct vfs_space *out, struct fault *why)
+{
+    (void)v;
+    (void)why;
+    *out = (struct vfs_space){UINT64_C(1) << 40, disk.available, disk.available};
+    return OK;
+}
+
+static void open_house(struct house *h)
+{
+    house_init(h, 1);
+    disk.below = h->fault->vfs.calls;
+    disk.calls = *disk.below;
+    disk.calls.reserve = disk_reserve;
+    disk.calls.space = disk_space;
+    disk.times = 0;
+    disk.bytes = 0;
+    disk.available = UINT64_C(1) << 40;
+    h->fault->vfs.calls = &disk.calls;
+    h->options.log_file_size = FILE_SIZE;
+    house_must_open(h);
+}
+
+static uint64_t written(const struct house *h)
+{
+    return position_get(&h->store->positions.written);
+}
+
+/* Sends until the log ends at `end` or later; returns the number of the next message. */
+static uint64_t send_upto(struct house *h, uint64_t n, uint64_t end)
+{
+    while (written(h) < end)
+        house_must_send(h, n++, 1);
+    return n;
+}
+
+static void everything_is_there(struct house *h, uint64_t n)
+{
+    house_dispatch(h);
+    assert_int_equal(house_read_all(h, NULL, 0), n);
+    house_must_close(h);
+    house_must_open(h);
+    assert_true(h->report.clean);
+    assert_int_equal(house_read_all(h, NULL, 0), n);
+    house_must_close(h);
+    house_clear(h);
+}
+
+/* Nothing for a store that writes little. From then on as much again as was written since the
+ * start, in few steps, over the end of a file into the next one, and never more than a file's
+ * worth. */
+static void reserves_as_much_as_was_written(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    store_keep_turn(h.store);
+    uint64_t n = send_upto(&h, 0, LEAST / 2);
+    store_keep_turn(h.store);
+    assert_int_equal(disk.times, 0);
+
+    while (written(&h) < 3 * FILE_SIZE) {
+        n = send_upto(&h, n, written(&h) + LEAST / 2);
+        store_keep_turn(h.store);
+        uint64_t lead = written(&h) < FILE_SIZE ? written(&h) : FILE_SIZE;
+        uint64_t there = h.store->blocks.upto - written(&h);
+        assert_true(written(&h) < LEAST || there + LEAST >= lead / 2);
+        assert_true(there <= lead);
+    }
+    assert_true(disk.bytes <= h.store->blocks.upto); /* no part of it twice */
+    assert_true(disk.times < 30);
+
+    unsigned times = disk.times;
+    for (int i = 0; i < 10; i++)
+        store_keep_turn(h.store);
+    assert_int_equal(disk.times, times);
+    everything_is_there(&h, n);
+}
+
+/* What a clean stop leaves has no blocks that nothing is in, and no file that nothing is in. */
+static void a_clean_stop_gives_back_what_was_reserved(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    store_keep_turn(h.store);
+    uint64_t n = send_upto(&h, 0, FILE_SIZE * 3 / 4);
+    store_keep_turn(h.store);
+    assert_true(h.store->blocks.upto > FILE_SIZE);
+    char last[PATH_SIZE], ahead[PATH_SIZE], full[512];
+    fileset_path(last, LOG_FOLDER, 0);
+    fileset_path(ahead, LOG_FOLDER, FILE_SIZE);
+    assert_true(house_has(&h, ahead));
+
+    uint64_t end = written(&h);
+    house_must_close(&h);
+    assert_false(house_has(&h, ahead));
+    assert_int_equal(house_size(&h, last), FILE_SIZE);
+    struct stat s;
+    house_path(&h, last, full);
+    assert_int_equal(stat(full, &s), 0);
+    assert_true((uint64_t)s.st_blocks * 512 < end + FILE_SIZE / 8);
+    house_must_open(&h);
+    assert_true(h.report.clean);
+    house_must_send(&h, n++, 1);
+    everything_is_there(&h, n);
+}
+
+/* On a disk with little room left it would be others' messages that go for it, or nothing more
+ * could be stored at all. */
+static void takes_only_a_small_part_of_what_is_left(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    disk.available = 16 * (FILE_SIZE / 2) - 1;
+    uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+    store_keep_turn(h.store);
+    assert_int_equal(disk.times, 0);
+    disk.available = 16 * FILE_SIZE;
+    store_keep_turn(h.store);
+    assert_true(disk.times > 0);
+    everything_is_there(&h, n);
+}
+
+/* Nor does it do so where each message is synced. */
+static void reserves_nothing_with_synchronous_flush(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    h.store->options.sync_flush = true;
+    uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+    store_keep_turn(h.store);
+    assert_int_equal(disk.times, 0);
+    (void)store_flush_turn(h.store);
+    everything_is_there(&h, n);
+}
+
+/* Whichever operation fails, and once or from then on: nobody is told, and messages are stored. */
+static void a_disk_that_fails_costs_only_speed(void **state)
+{
+    (void)state;
+    static const enum err errs[] = {ERR_DISK_FULL, ERR_IO, ERR_BUSY, ERR_UNSUPPORTED};
+    bool failed = true;
+    for (unsigned long at = 1; failed; at++) {
+        struct house h;
+        open_house(&h);
+        store_keep_turn(h.store); /* the file behind is made */
+        uint64_t n = send_upto(&h, 0, FILE_SIZE * 3 / 4);
+        vfs_fault_plan(h.fault, at, at % 2 ? ULONG_MAX : 1, errs[at % 4]);
+        store_keep_turn(h.store); /* opens and reserves in both files */
+        failed = h.fault->operations >= at;
+        vfs_fault_plan(h.fault, 0, 0, OK);
+        assert_int_equal(store_state(h.store, NULL), OK);
+        n = send_upto(&h, n, 2 * FILE_SIZE);
+        store_keep_turn(h.store);
+        everything_is_there(&h, n);
+    }
+}
+
+/* A process that ends at any moment leaves blocks behind the end of the log. They are zeros, and
+ * the next start takes none of them for a message. */
+static void a_crash_leaves_nothing_to_read(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    store_keep_turn(h.store);
+    uint64_t n = send_upto(&h, 0, FILE_SIZE * 3 / 4);
+    store_keep_turn(h.store);
+    house_crash(&h);
+    house_must_open(&h);
+    assert_false(h.report.clean);
+    n = send_upto(&h, n, FILE_SIZE + FILE_SIZE / 4);
+    everything_is_there(&h, n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reserves_as_much_as_was_written),
+        cmocka_unit_test(a_clean_stop_gives_back_what_was_reserved),
+        cmocka_unit_test(takes_only_a_small_part_of_what_is_left),
+        cmocka_unit_test(reserves_nothing_with_synchronous_flush),
+        cmocka_unit_test(a_disk_that_fails_costs_only_speed),
+        cmocka_unit_test(a_crash_leaves_nothing_to_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
