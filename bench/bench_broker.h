@@ -86,6 +86,7 @@ struct stamp {
     size_t len;
     size_t opaque, queue, key, body; /* where in the frame; queue 0: it has its own */
     size_t due;                      /* 0: it is not timed */
+    size_t items, stride;            /* keys in it, and from one to the next */
     enum head_form form;
 };
 
@@ -99,12 +100,13 @@ struct mould {
     bool one_queue; /* always `queue`, of load.queues; else the stamp says which, of QUEUES */
     unsigned queue;
     bool half;
-    bool timed; /* stamp_due says when */
+    bool timed;     /* stamp_due says when */
+    unsigned batch; /* so many messages in one SEND_BATCH_MESSAGE; 0: a plain send */
 };
 
 /* A SEND_MESSAGE_V2 as the Java client writes it, properties and all. */
 void stamp_make(struct stamp *s, const struct load *load, const struct mould *mould);
-/* Copies the frame to `to` with these numbers in it. */
+/* Copies the frame to `to` with these numbers in it; of a batch, `key` is the first one's. */
 void stamp_put(const struct stamp *s, uint8_t *to, uint32_t opaque, uint32_t queue, uint64_t key);
 void stamp_due(const struct stamp *s, uint8_t *frame, int64_t due_ms); /* into the copy */
 void stamp_clear(struct stamp *s);

@@ -10,6 +10,7 @@
 
 #define KEY          "7F00000125CD4E0E2F2A4CDE00000000"
 #define KEY_DIGITS   8
+#define BATCH_OVER   22 /* what a message of a batch has beside body and properties */
 #define BROKER       "broker-a"
 #define PULL_COMMITS 1 /* bits of a pull's system flag */
 #define PULL_WAITS   2
@@ -18,10 +19,28 @@
 
 static size_t find(const struct stamp *s, const char *text, size_t beyond)
 {
-    const uint8_t *at = memmem(s->frame, s->len, text, strlen(text));
+    /* Behind the lengths, which may have any bytes. */
+    const uint8_t *at = memmem(s->frame + FRAME_PREFIX, s->len - FRAME_PREFIX, text, strlen(text));
     if (!at)
         wrong("a request without %s", text);
     return (size_t)(at - s->frame) + beyond;
+}
+
+/* The body, which is `size` bytes or a batch of such. */
+static void body_make(struct wr *w, const struct load *load, const struct mould *mould,
+                      const char *props)
+{
+    uint8_t *body = malloc(load->size);
+    must(body, "memory");
+    for (unsigned i = 0; i < load->size; i++) /* no body is all zeros */
+        body[i] = (uint8_t)(i * 7 + i / 256);
+    if (!mould->batch)
+        wr_bytes_of(w, bytes_of(body, load->size));
+    for (unsigned i = 0; i < mould->batch; i++)
+        batch_add(
+            w, &(struct batch_item){.body = bytes_of(body, load->size), .props = bytes_str(props)});
+    free(body);
+    must(!w->full, "a send request");
 }
 
 void stamp_make(struct stamp *s, const struct load *load, const struct mould *mould)
@@ -31,7 +50,9 @@ void stamp_make(struct stamp *s, const struct load *load, const struct mould *mo
                    mould->half ? "TRAN_MSG\1true\2PGROUP\1" PRODUCERS "\2" : "",
                    mould->timed ? "TIMER_DELIVER_MS\1" DUE "\2" : "");
     (void)snprintf(queue, sizeof queue, "%u", mould->queue);
-    size_t room = 2048 + load->size;
+    size_t item = BATCH_OVER + strlen(props) + load->size;
+    size_t size = mould->batch ? mould->batch * item : load->size;
+    size_t room = 2048 + size;
     *s = (struct stamp){.frame = calloc(1, room), .form = load->form};
     must(s->frame, "memory");
     char born[24];
@@ -39,8 +60,10 @@ void stamp_make(struct stamp *s, const struct load *load, const struct mould *mo
 
     struct wr w = wr_over(s->frame, room);
     struct frame_out f;
-    frame_begin(&f, &w, load->form,
-                &(struct head_start){.code = REQ_SEND_MESSAGE_V2, .opaque = (int)FIRST_OPAQUE});
+    frame_begin(
+        &f, &w, load->form,
+        &(struct head_start){.code = mould->batch ? REQ_SEND_BATCH_MESSAGE : REQ_SEND_MESSAGE_V2,
+                             .opaque = (int)FIRST_OPAQUE});
     frame_put(&f, BYTES("a"), BYTES(PRODUCERS));
     frame_put(&f, BYTES("b"), bytes_str(mould->topic));
     frame_put(&f, BYTES("c"), BYTES("TBW102"));
@@ -49,18 +72,17 @@ void stamp_make(struct stamp *s, const struct load *load, const struct mould *mo
     frame_put(&f, BYTES("f"), mould->half ? BYTES("4") : BYTES("0"));
     frame_put(&f, BYTES("g"), bytes_str(born));
     frame_put(&f, BYTES("h"), BYTES("0"));
-    frame_put(&f, BYTES("i"), bytes_str(props));
+    frame_put(&f, BYTES("i"), mould->batch ? BYTES("WAIT\1true\2") : bytes_str(props));
     frame_put(&f, BYTES("j"), BYTES("0"));
     frame_put(&f, BYTES("k"), BYTES("false"));
-    frame_put(&f, BYTES("m"), BYTES("false"));
+    frame_put(&f, BYTES("m"), mould->batch ? BYTES("true") : BYTES("false"));
     frame_put(&f, BYTES("n"), BYTES(BROKER));
-    frame_end_head(&f, load->size);
+    frame_end_head(&f, size);
     s->body = wr_len(&w);
-    uint8_t *body = wr_space(&w, load->size);
-    must(body, "a send request");
-    for (unsigned i = 0; i < load->size; i++) /* no body is all zeros */
-        body[i] = (uint8_t)(i * 7 + i / 256);
+    body_make(&w, load, mould, props);
     s->len = wr_len(&w);
+    s->items = mould->batch ? mould->batch : 1;
+    s->stride = item;
 
     s->opaque = s->form == HEAD_JSON ? find(s, "\"opaque\":", 9) : FRAME_PREFIX + 5;
     s->queue = mould->one_queue ? 0 : find(s, "#", 0);
@@ -79,6 +101,12 @@ void stamp_due(const struct stamp *s, uint8_t *frame, int64_t due_ms)
     digits_put(frame + s->due, sizeof DUE - 1, (uint64_t)due_ms);
 }
 
+static void key_put(uint8_t *to, uint64_t key)
+{
+    for (size_t i = KEY_DIGITS; i-- > 0; key >>= 4)
+        to[i] = (uint8_t) "0123456789ABCDEF"[key & 15];
+}
+
 void stamp_put(const struct stamp *s, uint8_t *to, uint32_t opaque, uint32_t queue, uint64_t key)
 {
     memcpy(to, s->frame, s->len);
@@ -89,8 +117,8 @@ void stamp_put(const struct stamp *s, uint8_t *to, uint32_t opaque, uint32_t que
         digits_put(to + s->opaque, 10, opaque);
     if (s->queue)
         to[s->queue] = (uint8_t)('0' + queue);
-    for (size_t i = KEY_DIGITS; i-- > 0; key >>= 4)
-        to[s->key + i] = (uint8_t) "0123456789ABCDEF"[key & 15];
+    for (size_t item = 0; item < s->items; item++)
+        key_put(to + s->key + item * s->stride, key + item);
 }
 
 uint32_t answer_opaque(const struct answer *a)

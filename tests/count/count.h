@@ -1,6 +1,6 @@
 /* count.h - the hot paths in one thread, for tools that count.
  *
- *     count_broker send|send1|sync|pull|wait MESSAGES
+ *     count_broker send|send1|sync|batch|pull|wait MESSAGES
  *     count_once once MESSAGES
  *
  * A daemon under load is never twice the same: how many messages one read brings is up to the
@@ -15,6 +15,7 @@
  *     send1   64 connections, one send each
  *     sync    as send, with SYNC_FLUSH: answers wait for the disk and leave in the next turn. What
  *             the flush thread does in between is not counted
+ *     batch   8 connections, one SEND_BATCH_MESSAGE of 32 messages of 128 bytes each
  *     pull    8 consumers, one pull of 32 messages each; what was read is read again
  *     wait    8 consumers whose pulls wait, one message for each: stored, waking, read, answered;
  *             then the next pull, which waits again
@@ -51,8 +52,9 @@ void house_flush(struct house *house);
 /* ---- count_paths.c: rounds ---- */
 
 struct sends {
-    unsigned conns, flight;
-    bool sync; /* so was the house opened */
+    unsigned conns, flight; /* of a batch: its messages, which are one request */
+    bool sync;              /* so was the house opened */
+    bool batch;
 };
 void count_sends(struct house *house, const struct sends *how, unsigned messages);
 void count_pulls(struct house *house, unsigned messages);

@@ -8,14 +8,18 @@ int main(int argc, char **argv)
     int64_t messages;
     if (argc != 3 || !bytes_to_i64(bytes_str(argv[2]), &messages) || messages <= 0 ||
         messages > MESSAGES_MAX)
-        wrong("usage: count_broker send|send1|sync|pull|wait MESSAGES, at most %d", MESSAGES_MAX);
+        wrong("usage: count_broker send|send1|sync|batch|pull|wait MESSAGES, at most %d",
+              MESSAGES_MAX);
     const struct {
         const char *name;
         struct sends how;
         void (*count)(struct house *house, unsigned messages); /* NULL: sends */
     } paths[] = {
-        {.name = "send", .how = {8, 32, false}}, {.name = "send1", .how = {CONNS_MAX, 1, false}},
-        {.name = "sync", .how = {8, 32, true}},  {.name = "pull", .count = count_pulls},
+        {.name = "send", .how = {.conns = 8, .flight = 32}},
+        {.name = "send1", .how = {.conns = CONNS_MAX, .flight = 1}},
+        {.name = "sync", .how = {.conns = 8, .flight = 32, .sync = true}},
+        {.name = "batch", .how = {.conns = 8, .flight = 32, .batch = true}},
+        {.name = "pull", .count = count_pulls},
         {.name = "wait", .count = count_waits},
     };
     size_t n = sizeof paths / sizeof *paths, i = 0;

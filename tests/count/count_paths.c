@@ -5,9 +5,11 @@
 
 #include <stdlib.h>
 
-#define IN_A_PULL 32
-#define BACKLOG   256 /* messages in each queue, for reading */
-#define WARM      64  /* rounds of pulls; the store maps the files of queues that are often read */
+#define IN_A_PULL  32
+#define ID_TEXT    33  /* of a message id, with a comma */
+#define BATCH_BODY 128 /* bytes of a message in a batch */
+#define BACKLOG    256 /* messages in each queue, for reading */
+#define WARM       64  /* rounds of pulls; the store maps the files of queues that are often read */
 
 struct rounds {
     struct house *house;
@@ -42,13 +44,15 @@ static void expect(struct wire *w, struct answer *a, const char *what)
 
 /* ---- sends ---- */
 
-static void expect_sends(struct rounds *r, unsigned flight)
+/* So many requests on each connection, of so many messages. */
+static void expect_sends(struct rounds *r, unsigned flight, unsigned messages)
 {
     for (unsigned conn = 0; conn < r->conns; conn++)
         for (unsigned i = 0; i < flight; i++) {
             struct answer a;
             expect(&r->wires[conn], &a, "a send");
-            if (answer_opaque(&a) != i || head_field(&a.head, BYTES("msgId")).len != 32)
+            size_t ids = head_field(&a.head, BYTES("msgId")).len;
+            if (answer_opaque(&a) != i || ids != messages * ID_TEXT - 1)
                 wrong("a send's answer is another's, or has no id");
         }
 }
@@ -57,22 +61,25 @@ void count_sends(struct house *house, const struct sends *how, unsigned messages
 {
     struct rounds r;
     struct stamp stamp;
-    unsigned flight = how->flight;
+    unsigned flight = how->batch ? 1 : how->flight, in_one = how->flight / flight;
     rounds_open(&r, house, how->conns);
-    stamp_make(&stamp, &r.load, &(struct mould){.topic = COUNT_TOPIC});
+    if (how->batch)
+        r.load.size = BATCH_BODY;
+    stamp_make(&stamp, &r.load,
+               &(struct mould){.topic = COUNT_TOPIC, .batch = how->batch ? in_one : 0});
     uint8_t *out = malloc(stamp.len * flight);
     must(out, "memory");
     unsigned sent = 0;
     while (sent < messages) {
         for (unsigned conn = 0; conn < how->conns; conn++) {
-            for (unsigned i = 0; i < flight; i++, sent++)
-                stamp_put(&stamp, out + i * stamp.len, i, sent % QUEUES, sent);
+            for (unsigned i = 0; i < flight; i++, sent += in_one)
+                stamp_put(&stamp, out + i * stamp.len, i, sent / in_one % QUEUES, sent);
             wire_write(&r.wires[conn], bytes_of(out, stamp.len * flight));
         }
         house_turn(house);
         if (how->sync)
             house_flush(house);
-        expect_sends(&r, flight);
+        expect_sends(&r, flight, in_one);
     }
     free(out);
     stamp_clear(&stamp);
@@ -173,7 +180,7 @@ void count_waits(struct house *house, unsigned messages)
             stamp_put(&stamp, out + i * stamp.len, i, i, sent + i);
         wire_write(&producer.wires[0], bytes_of(out, stamp.len * QUEUES));
         house_turn(house);
-        expect_sends(&producer, QUEUES);
+        expect_sends(&producer, QUEUES, 1);
         expect_pulls(&consumers, offset, 1);
     }
     free(out);

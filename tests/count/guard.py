@@ -33,6 +33,7 @@ PATHS = {
     "send": ("COUNT_BROKER", "loop_run", 1792, 6400),
     "send1": ("COUNT_BROKER", "loop_run", 1792, 1600),
     "sync": ("COUNT_BROKER", "loop_run", 1792, 2560),
+    "batch": ("COUNT_BROKER", "loop_run", 1792, 6400),
     "pull": ("COUNT_BROKER", "loop_run", 256, 4096),
     "wait": ("COUNT_BROKER", "loop_run", 1760, 1600),
     "once": ("COUNT_ONCE", "once_do", 1024, 6400),
