@@ -64,6 +64,21 @@ static inline int bytes_compare(struct bytes a, struct bytes b)
 bool bytes_to_i64(struct bytes text, int64_t *out);
 bool bytes_to_i32(struct bytes text, int32_t *out);
 
+/* Eight digits as a number; false if they are none. Neighbours are joined first: pairs, fours. */
+static inline bool eight_digits(const uint8_t *at, uint64_t *out)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof word); /* the first digit in the lowest byte */
+    const uint64_t high = 0xf0f0f0f0f0f0f0f0u, zeros = 0x3030303030303030u;
+    if ((word & high) != zeros || ((word + 0x0606060606060606u) & high) != zeros)
+        return false;
+    word -= zeros;
+    word = (word * 10 + (word >> 8)) & 0x00ff00ff00ff00ffu;
+    word = (word * 100 + (word >> 16)) & 0x0000ffff0000ffffu;
+    *out = (word * 10000 + (word >> 32)) & 0xffffffffu;
+    return true;
+}
+
 /* ---- reading ---- */
 
 struct rd {

@@ -27,8 +27,6 @@ static size_t rule_find(const struct field_table *table, struct bytes name, size
     return table->n;
 }
 
-#define NO_RULE UINT8_MAX
-
 static inline enum err field_take(const struct field_rule *rule, const struct field *field,
                                   void *out, struct fault *why)
 {
@@ -38,17 +36,65 @@ static inline enum err field_take(const struct field_rule *rule, const struct fi
     return OK;
 }
 
-/* The same names as the last time: all that is needed is there, and its rules are noted. */
-static enum err fields_read_noted(const struct field_table *table, const struct head *head,
-                                  void *out, struct fault *why)
+/* ---- the same names as the last time ---- */
+
+static inline void number_put(void *place, enum field_type type, int64_t number)
 {
-    const uint8_t *rules = head->memory->rules;
-    for (size_t i = 0; i < head->n_fields; i++) {
-        if (rules[i] == NO_RULE)
-            continue;
-        enum err err = field_take(&table->rules[rules[i]], &head->fields[i], out, why);
-        if (err)
-            return err;
+    bool yes = number != 0;
+    int32_t small = (int32_t)number;
+    if (type == FIELD_INT)
+        memcpy(place, &small, sizeof small);
+    else if (type == FIELD_LONG)
+        memcpy(place, &number, sizeof number);
+    else
+        memcpy(place, &yes, sizeof yes);
+}
+
+static int64_t number_get(const void *place, enum field_type type)
+{
+    bool yes = false;
+    int32_t small = 0;
+    int64_t wide = 0;
+    if (type == FIELD_BOOL)
+        memcpy(&yes, place, sizeof yes);
+    else if (type == FIELD_INT)
+        memcpy(&small, place, sizeof small);
+    else if (type == FIELD_LONG)
+        memcpy(&wide, place, sizeof wide);
+    return wide + small + yes;
+}
+
+/* Field `i` has been taken into `out`. */
+static void take_note(struct head_memory *m, size_t i, const struct field_rule *rule,
+                      const struct field_table *table, const void *out)
+{
+    invariant(rule->offset <= UINT16_MAX);
+    m->takes[m->n_takes++] = (struct head_take){
+        .field = (uint8_t)i,
+        .rule = (uint8_t)(rule - table->rules),
+        .type = (uint8_t)rule->type,
+        .offset = (uint16_t)rule->offset,
+        .number = number_get((const char *)out + rule->offset, rule->type),
+    };
+}
+
+/* All that is needed is there, and where it goes is noted. */
+static enum err fields_read_noted(const struct head_memory *m, const struct head *head, void *out,
+                                  struct fault *why)
+{
+    uint32_t varies = m->varies;
+    for (const struct head_take *t = m->takes, *end = t + m->n_takes; t < end; t++) {
+        const struct bytes *value = &head->fields[t->field].value;
+        void *place = (char *)out + t->offset;
+        if (t->type == FIELD_TEXT) {
+            memcpy(place, value, sizeof *value);
+        } else if (!(varies >> t->field & 1)) {
+            number_put(place, t->type, t->number);
+        } else {
+            enum err err = value_read(&m->table->rules[t->rule], *value, out, why);
+            if (err)
+                return err;
+        }
     }
     return OK;
 }
@@ -61,21 +107,23 @@ enum err fields_read(const struct field_table *table, const struct head *head, v
     struct head_memory *memory = head->memory;
     invariant(table->n <= 64);
     if (memory && memory->table == table)
-        return fields_read_noted(table, head, out, why);
-    if (memory)
+        return fields_read_noted(memory, head, out, why);
+    if (memory) {
         memory->table = NULL;
+        memory->n_takes = 0;
+    }
     uint64_t seen = 0;
     size_t next = 0;
     for (size_t i = 0; i < head->n_fields; i++) {
         const struct field *field = &head->fields[i];
         size_t found = rule_find(table, field->name, next < table->n ? next : 0);
-        if (memory)
-            memory->rules[i] = found < table->n ? (uint8_t)found : NO_RULE;
         if (found == table->n)
             continue; /* not one of ours; 5.x clients add several to every request */
         enum err err = field_take(&table->rules[found], field, out, why);
         if (err)
             return err;
+        if (memory)
+            take_note(memory, i, &table->rules[found], table, out);
         seen |= (uint64_t)1 << found;
         next = found + 1;
     }

@@ -14,7 +14,7 @@
  * expected to change.
  *
  * With the names the rules of the fields are known, too: fields_read notes them here, and looks for
- * them only once.
+ * them only once. A number that never changed is not read again either: what it says is noted.
  *
  * There are a few memories, and the first bytes of a header choose one: they tell its request code
  * and whose handwriting it is. Remembered are headers as they all are: short, their fields texts,
@@ -51,20 +51,22 @@ static bool place_note(struct head_memory *m, struct bytes text, const struct fi
     const uint8_t *quote = name + field->name.len;
     if (end - quote < 4 || memcmp(quote, "\":\"", 3) != 0)
         return false;
-    m->places[i].value = (uint16_t)(quote + 3 - text.at);
-    m->places[i].end = (uint16_t)(text_end(quote + 3) - text.at);
-    m->places[i].name_len = (uint16_t)field->name.len;
+    const uint8_t *value = quote + 3;
+    m->places[i] = (struct head_place){.name = (uint16_t)(name - text.at),
+                                       .name_len = (uint16_t)field->name.len,
+                                       .value = (uint16_t)(value - text.at),
+                                       .value_len = (uint16_t)(text_end(value) - value)};
     return true;
 }
 
 static void run_add(struct head_memory *m, size_t from, size_t to, size_t first, size_t upto,
                     bool opaque)
 {
-    m->runs[m->n_runs].from = (uint16_t)from;
-    m->runs[m->n_runs].to = (uint16_t)to;
-    m->runs[m->n_runs].first = (uint8_t)first;
-    m->runs[m->n_runs].upto = (uint8_t)upto;
-    m->runs[m->n_runs++].opaque = opaque;
+    m->runs[m->n_runs++] = (struct head_run){.from = (uint16_t)from,
+                                             .to = (uint16_t)to,
+                                             .first = (uint8_t)first,
+                                             .upto = (uint8_t)upto,
+                                             .opaque = opaque};
 }
 
 static bool changes(const struct head_memory *m, size_t i)
@@ -72,6 +74,12 @@ static bool changes(const struct head_memory *m, size_t i)
     return m->varies >> i & 1;
 }
 static_assert(HEAD_MEMORY_FIELDS <= 32, "each has a bit");
+
+/* Behind the closing quote of field `i`. */
+static size_t place_end(const struct head_memory *m, size_t i)
+{
+    return (size_t)m->places[i].value + m->places[i].value_len + 1;
+}
 
 /* Cuts the text at what changes. */
 static void runs_cut(struct head_memory *m)
@@ -86,7 +94,7 @@ static void runs_cut(struct head_memory *m)
         }
         if (i < m->n_fields && changes(m, i)) {
             run_add(m, from, m->places[i].value, first, i, false);
-            from = m->places[i].end + (size_t)1;
+            from = place_end(m, i);
             first = i + 1;
         }
     }
@@ -140,19 +148,20 @@ static inline const uint8_t *value_take(const uint8_t *at, struct scan *s, struc
         return stop + 1;
     }
     s->at = at;
-    return stop < end && text_copy(s, stop, out) == OK ? s->at : NULL;
+    return stop < end && text_copy(s, out) == OK ? s->at : NULL;
 }
+
 /* ---- by runs ---- */
 
 /* The fields of a run that was found at `at`. */
-static inline void fields_same(const struct head_memory *m, size_t run, const uint8_t *at,
-                               struct head *out)
+static inline void fields_same(const struct head_memory *m, const struct head_run *run,
+                               const uint8_t *at, struct head *out)
 {
-    for (size_t i = m->runs[run].first; i < m->runs[run].upto; i++) {
-        size_t value = m->places[i].value, name_len = m->places[i].name_len;
-        const uint8_t *here = at + (value - m->runs[run].from);
-        out->fields[i].name = bytes_of(here - 3 - name_len, name_len);
-        out->fields[i].value = bytes_of(here, m->places[i].end - value);
+    const uint8_t *text = at - run->from; /* where this text would begin, were all of it the same */
+    const struct head_place *place = &m->places[run->first], *end = &m->places[run->upto];
+    for (struct field *field = &out->fields[run->first]; place < end; place++, field++) {
+        field->name = bytes_of(text + place->name, place->name_len);
+        field->value = bytes_of(text + place->value, place->value_len);
     }
 }
 
@@ -160,27 +169,29 @@ static inline void fields_same(const struct head_memory *m, size_t run, const ui
 static bool same_runs(const struct head_memory *m, struct scan *s, struct head *out)
 {
     const uint8_t *at = s->at, *end = s->end;
-    for (size_t run = 0; run < m->n_runs; run++) {
-        size_t from = m->runs[run].from, n = m->runs[run].to - from;
-        if ((size_t)(end - at) < n || memcmp(at, m->text + from, n) != 0)
+    const struct head_run *run = m->runs, *last = run + m->n_runs - 1;
+    for (;; run++) {
+        size_t n = (size_t)run->to - run->from;
+        if ((size_t)(end - at) < n || memcmp(at, m->text + run->from, n) != 0)
             return false;
         fields_same(m, run, at, out);
         at += n;
-        if (m->runs[run].opaque) {
+        if (run == last)
+            return at == end;
+        if (run->opaque) {
             s->at = at;
             if (!digits_take(s, &out->opaque))
                 return false;
             at = s->at;
-        } else if (run + 1 < m->n_runs) {
-            struct field *field = &out->fields[m->runs[run].upto];
-            size_t len = m->places[m->runs[run].upto].name_len;
+        } else {
+            struct field *field = &out->fields[run->upto];
+            size_t len = m->places[run->upto].name_len;
             field->name = bytes_of(at - 3 - len, len);
             at = value_take(at, s, &field->value);
             if (!at)
                 return false;
         }
     }
-    return at == end;
 }
 
 /* ---- value by value ---- */
@@ -233,7 +244,7 @@ static bool alike(const struct head_memory *m, struct scan *s, struct head *out)
         at = value_take(at, s, &field->value);
         if (!at)
             return false;
-        old = m->places[i].end + (size_t)1;
+        old = place_end(m, i);
     }
     return stretch(at, end, m->text + old, m->len - old) == end;
 }
@@ -242,9 +253,8 @@ static bool alike(const struct head_memory *m, struct scan *s, struct head *out)
 static void changes_note(struct head_memory *m, const struct head *head)
 {
     for (size_t i = 0; i < m->n_fields; i++) {
-        const uint8_t *old = m->text + m->places[i].value;
-        size_t len = (size_t)(m->places[i].end - m->places[i].value);
-        if (!bytes_equal(head->fields[i].value, bytes_of(old, len)))
+        struct bytes old = bytes_of(m->text + m->places[i].value, m->places[i].value_len);
+        if (!bytes_equal(head->fields[i].value, old))
             m->varies |= UINT32_C(1) << i;
     }
     runs_cut(m);

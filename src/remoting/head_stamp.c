@@ -5,8 +5,8 @@
  * A frame is then the pieces and the values in turn. It is the frame that frame_begin, frame_put
  * and frame_end_head would have made, byte for byte.
  *
- * In JSON only, and only with values that need no escape. Whoever stamps is told otherwise and
- * writes the frame in the ordinary way.
+ * In JSON only, and only with values that need no escape: they are looked at as they are copied.
+ * Whoever stamps is told otherwise and writes the frame in the ordinary way.
  */
 #include "base/block.h"
 #include "remoting/head_put.h"
@@ -57,28 +57,42 @@ static inline uint8_t *blocks_copy(uint8_t *to, const uint8_t *from, size_t n)
     return to + n;
 }
 
-bool frame_stamp_write(const struct frame_stamp *stamp, struct wr *w, int32_t opaque,
-                       const struct bytes *values)
+/* NULL: it needs escapes, or is not ASCII. The last step looks at bytes a second time rather than
+ * at fewer. */
+static inline uint8_t *plain_put(uint8_t *to, struct bytes text)
 {
-    size_t n = stamp->n_places, size = DIGITS_MOST + BLOCK;
-    if (!stamp->usable)
-        return false;
-    size += stamp->ends[n];
-    for (size_t i = 0; i + 1 < n; i++) {
-        if (!text_is_plain(values[i]))
-            return false;
-        size += values[i].len;
+    const uint8_t *at = text.at;
+    size_t n = text.len, i = 0;
+    if (n < BLOCK)
+        return text_is_plain(text) ? text_put(to, text) : NULL;
+    for (; n - i > BLOCK; i += BLOCK) {
+        memcpy(to + i, at + i, BLOCK);
+        if (block_text_end(at + i) < BLOCK)
+            return NULL;
     }
-    if (w->full || wr_room(w) < size)
+    memcpy(to + n - BLOCK, at + n - BLOCK, BLOCK);
+    return block_text_end(at + n - BLOCK) < BLOCK ? NULL : to + n;
+}
+
+bool frame_stamp_write(const struct frame_stamp *stamp, struct wr *w, int32_t opaque,
+                       const struct stamp_value *values)
+{
+    size_t n = stamp->n_places, size = (size_t)stamp->ends[n] + BLOCK;
+    for (size_t i = 0; i + 1 < n; i++)
+        size += values[i].text.len;
+    if (!stamp->usable || w->full || wr_room(w) < size + n * DIGITS_MOST)
         return false;
 
     uint8_t *start = w->at, *at = blocks_copy(start, stamp->text, stamp->ends[0]);
     at = i64_put(at, opaque);
-    for (size_t i = 1; i <= n; i++) {
-        at = blocks_copy(at, stamp->text + stamp->ends[i - 1],
-                         (size_t)(stamp->ends[i] - stamp->ends[i - 1]));
-        if (i < n)
-            at = text_put(at, values[i - 1]);
+    for (size_t i = 1; i <= n; i++, values++) {
+        size_t from = stamp->ends[i - 1];
+        at = blocks_copy(at, stamp->text + from, stamp->ends[i] - from);
+        if (i == n)
+            break;
+        at = values->is_number ? i64_put(at, values->number) : plain_put(at, values->text);
+        if (!at)
+            return false;
     }
     size_t len = (size_t)(at - start);
     store_u32(start, (uint32_t)(len - 4));

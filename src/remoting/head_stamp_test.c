@@ -6,9 +6,17 @@
 
 static const struct head_start start = {.code = 0, .flag = FLAG_RESPONSE};
 
+static void value_put(struct frame_out *f, struct bytes name, const struct stamp_value *value)
+{
+    if (value->is_number)
+        frame_put_int(f, name, value->number);
+    else
+        frame_put(f, name, value->text);
+}
+
 /* The ordinary way, with these values in the places of those that are missing. */
 static struct bytes written(uint8_t *room, int32_t opaque, const struct field *fields, size_t n,
-                            const struct bytes *values)
+                            const struct stamp_value *values)
 {
     struct wr w = wr_over(room, ROOM);
     struct frame_out f;
@@ -16,7 +24,10 @@ static struct bytes written(uint8_t *room, int32_t opaque, const struct field *f
     head.opaque = opaque;
     frame_begin(&f, &w, HEAD_JSON, &head);
     for (size_t i = 0; i < n; i++)
-        frame_put(&f, fields[i].name, fields[i].value.at ? fields[i].value : *values++);
+        if (fields[i].value.at)
+            frame_put(&f, fields[i].name, fields[i].value);
+        else
+            value_put(&f, fields[i].name, values++);
     frame_end_head(&f, 0);
     assert_false(w.full);
     return wr_bytes(&w);
@@ -45,14 +56,16 @@ static void stamps_what_would_be_written(void **state)
     char text[128];
     memset(text, 'x', sizeof text);
     int32_t opaque = 0;
+    int64_t number = 1;
     for (size_t len = 0; len < sizeof text; len++) {
-        const struct bytes values[] = {bytes_of(text, len), BYTES("12"),
-                                       bytes_of(text, sizeof text - len)};
+        const struct stamp_value values[] = {stamp_text(bytes_of(text, len)), stamp_number(number),
+                                             stamp_text(bytes_of(text, sizeof text - len))};
         uint8_t one[ROOM], other[ROOM];
         struct wr w = wr_over(one, ROOM);
         assert_true(frame_stamp_write(&stamp, &w, opaque, values));
         assert_bytes_equal(wr_bytes(&w), written(other, opaque, answer, ANSWER, values));
         opaque = (int32_t)(0u - (uint32_t)opaque * 3 + 7);
+        number = (int64_t)(0u - (uint64_t)number * 3 + 7);
     }
 }
 
@@ -61,7 +74,8 @@ static void two_stand_behind_each_other(void **state)
     (void)state;
     struct frame_stamp stamp;
     frame_stamp_make(&stamp, &start, answer, ANSWER);
-    const struct bytes values[] = {BYTES("a"), BYTES("b"), BYTES("c")};
+    const struct stamp_value values[] = {stamp_text(BYTES("a")), stamp_number(INT64_MIN),
+                                         stamp_text(BYTES("c"))};
     uint8_t one[ROOM], other[ROOM];
     struct wr w = wr_over(one, ROOM);
     assert_true(frame_stamp_write(&stamp, &w, INT32_MAX, values));
@@ -84,8 +98,9 @@ static void leaves_values_with_escapes_to_others(void **state)
             char text[40];
             memset(text, 'x', sizeof text);
             text[at] = odd[at % sizeof odd];
-            struct bytes values[] = {BYTES("a"), BYTES("b"), BYTES("c")};
-            values[place] = bytes_of(text, sizeof text);
+            struct stamp_value values[] = {stamp_text(BYTES("a")), stamp_text(BYTES("b")),
+                                           stamp_text(BYTES("c"))};
+            values[place] = stamp_text(bytes_of(text, sizeof text));
             uint8_t room[ROOM];
             struct wr w = wr_over(room, ROOM);
             assert_false(frame_stamp_write(&stamp, &w, 1, values));
@@ -100,7 +115,8 @@ static void writes_into_enough_room_or_not_at_all(void **state)
     (void)state;
     struct frame_stamp stamp;
     frame_stamp_make(&stamp, &start, answer, ANSWER);
-    const struct bytes values[] = {BYTES("id"), BYTES("7"), BYTES("key")};
+    const struct stamp_value values[] = {stamp_text(BYTES("id")), stamp_number(7),
+                                         stamp_text(BYTES("key"))};
     bool enough = false;
     for (size_t size = 0; !enough; size++) {
         cleanup(free_at) uint8_t *room = malloc(size + 1);
@@ -126,7 +142,7 @@ static void a_long_one_cannot_be_used(void **state)
         struct frame_stamp stamp;
         frame_stamp_make(&stamp, &start, fields, 2);
         struct wr w = wr_over(room, ROOM);
-        const struct bytes value = BYTES("id");
+        const struct stamp_value value = stamp_text(BYTES("id"));
         bool done = frame_stamp_write(&stamp, &w, 1, &value);
         uint8_t other[ROOM];
         if (done)

@@ -70,44 +70,53 @@ static inline bool odd_copy(const uint8_t **at, const uint8_t *end, uint8_t **to
 }
 
 /* \u0001 and \u0002 stand between properties: every send has some of them. The byte it stands for;
- * 0: it is another one. `at` has six bytes. */
+ * 0: it is another one. `at` has eight bytes. */
 static inline uint8_t separator_escape(const uint8_t *at)
 {
-    uint32_t start;
-    memcpy(&start, at + 1, sizeof start);
-    uint8_t digit = at[5];
-    return memcmp(&start, "u000", sizeof start) == 0 && (digit == '1' || digit == '2') ? digit - '0'
-                                                                                       : 0;
+    const uint64_t six = 0x0000ffffffffffff, one = 0x31303030755c; /* \u0001, its end first */
+    uint64_t other = (word_load(at) & six) ^ one;
+    if (other == 0)
+        return 1;
+    return other == (uint64_t)('1' ^ '2') << 40 ? 2 : 0;
 }
 
-/* Text whose plain start reaches up to `at`. There is room for as many bytes as are left of the
- * input, and never more are written than were read, so sixteen can be stored where fewer count. */
-static inline enum err text_copy(struct scan *s, const uint8_t *at, struct bytes *out)
+/* One character, or the escape of one. */
+static inline bool one_copy(const uint8_t **at, const uint8_t *end, uint8_t **to)
 {
-    const uint8_t *start = s->at, *end = s->end;
-    if (!s->spare || s->spare->full || wr_room(s->spare) < (size_t)(end - start))
+    if (byte_stops(**at))
+        return odd_copy(at, end, to);
+    *(*to)++ = *(*at)++;
+    return true;
+}
+
+/* Text that has escapes, or is not ASCII. There is room for as many bytes as are left of the input,
+ * and never more are written than were read, so sixteen can be stored where fewer count. */
+static inline enum err text_copy(struct scan *s, struct bytes *out)
+{
+    const uint8_t *at = s->at, *end = s->end;
+    if (!s->spare || s->spare->full || wr_room(s->spare) < (size_t)(end - at))
         return ERR_TOO_BIG;
     uint8_t *first = s->spare->at, *to = first;
-    memcpy(to, start, (size_t)(at - start));
-    to += at - start;
-
-    while (at < end && *at != '"') {
-        uint8_t separator = *at == '\\' && end - at >= 6 ? separator_escape(at) : 0;
+    while (end - at >= BLOCK) {
+        unsigned plain = block_text_end(at);
+        memcpy(to, at, BLOCK);
+        at += plain;
+        to += plain;
+        if (plain == BLOCK)
+            continue;
+        uint8_t separator = end - at >= 8 ? separator_escape(at) : 0;
         if (separator) {
             *to++ = separator;
             at += 6;
-        } else if (!byte_stops(*at)) {
-            *to++ = *at++;
+        } else if (*at == '"') {
+            break;
         } else if (!odd_copy(&at, end, &to)) {
             return ERR_MALFORMED;
         }
-        for (unsigned plain = BLOCK; plain == BLOCK && end - at >= BLOCK;) {
-            plain = block_text_end(at);
-            memcpy(to, at, BLOCK);
-            at += plain;
-            to += plain;
-        }
     }
+    while (at < end && *at != '"')
+        if (!one_copy(&at, end, &to))
+            return ERR_MALFORMED;
     if (at >= end)
         return ERR_MALFORMED;
     *out = bytes_of(first, (size_t)(to - first));
@@ -129,7 +138,7 @@ static inline enum err text_read(struct scan *s, struct bytes *out)
     if (at == s->end)
         return ERR_MALFORMED;
     if (*at != '"')
-        return text_copy(s, at, out);
+        return text_copy(s, out);
     *out = bytes_of(s->at, (size_t)(at - s->at));
     s->at = at + 1;
     return OK;
@@ -143,6 +152,8 @@ static inline bool digits_take(struct scan *s, int32_t *out)
     uint64_t value = 0;
     if (at == end || *at == '0')
         return false; /* a zero is followed by nothing; number_read knows that */
+    if (end - at >= 8 && eight_digits(at, &value))
+        at += 8;
     for (uint8_t digit; at < end && (digit = (uint8_t)(*at - '0')) <= 9; at++)
         value = value * 10 + digit;
     if (at == s->at || at == s->end || *at != ',' || value > INT32_MAX)

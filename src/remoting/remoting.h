@@ -67,23 +67,30 @@ must_check enum err head_decode_binary(struct bytes in, struct head *out);
 #define HEAD_MEMORIES      8
 #define HEAD_MEMORY_TEXT   1024
 #define HEAD_MEMORY_FIELDS 24
+struct head_place { /* of a field, in the text */
+    uint16_t name, name_len, value, value_len;
+};
+struct head_run {
+    uint16_t from, to;   /* text that stays the same … */
+    uint8_t first, upto; /* … and has these fields in it; field `upto` follows, or … */
+    bool opaque;         /* … the opaque number */
+};
+struct head_take { /* what fields_read does with a field */
+    uint8_t field, rule, type;
+    uint16_t offset;
+    int64_t number; /* what it says until it is seen to change; a text has none */
+};
 struct head_memory {
     uint16_t len; /* of the text; 0: nothing is remembered */
     uint16_t opaque_at, opaque_end;
     uint8_t n_fields, opaque_before, language; /* before which field the opaque number stands */
-    int32_t code, version, flag;
-    struct {
-        uint16_t value, end, name_len;
-    } places[HEAD_MEMORY_FIELDS];
+    uint8_t n_runs, n_takes;
     uint32_t varies; /* a bit for each field whose value was seen to change */
-    uint8_t n_runs;
-    struct {
-        uint16_t from, to;   /* text that stays the same … */
-        uint8_t first, upto; /* … and has these fields in it; field `upto` follows, or … */
-        bool opaque;         /* … the opaque number */
-    } runs[HEAD_MEMORY_FIELDS + 2];
-    const struct field_table *table;   /* fields_read has used last, without a fault; or NULL … */
-    uint8_t rules[HEAD_MEMORY_FIELDS]; /* … and which of its rules each field has */
+    int32_t code, version, flag;
+    const struct field_table *table; /* fields_read has used last, without a fault; or NULL … */
+    struct head_take takes[HEAD_MEMORY_FIELDS]; /* … and what it did */
+    struct head_place places[HEAD_MEMORY_FIELDS];
+    struct head_run runs[HEAD_MEMORY_FIELDS + 2];
     uint8_t text[HEAD_MEMORY_TEXT];
 };
 struct head_memories {
@@ -150,8 +157,21 @@ struct frame_stamp {
 };
 void frame_stamp_make(struct frame_stamp *stamp, const struct head_start *head,
                       const struct field *fields, size_t n);
+struct stamp_value {
+    bool is_number;
+    int64_t number;
+    struct bytes text;
+};
+static inline struct stamp_value stamp_number(int64_t number)
+{
+    return (struct stamp_value){.is_number = true, .number = number};
+}
+static inline struct stamp_value stamp_text(struct bytes text)
+{
+    return (struct stamp_value){.text = text};
+}
 must_check bool frame_stamp_write(const struct frame_stamp *stamp, struct wr *w, int32_t opaque,
-                                  const struct bytes *values);
+                                  const struct stamp_value *values);
 
 /* ---- names of the codes, for logs and remarks ---- */
 const char *request_name(int32_t code); /* "SEND_MESSAGE_V2", or NULL */

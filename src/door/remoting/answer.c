@@ -40,7 +40,7 @@ bool reply_begin(struct reply *r, const struct return_address *to, int32_t code,
 }
 
 bool reply_stamp(const struct return_address *to, const struct frame_stamp *stamp,
-                 const struct bytes *values, size_t room)
+                 const struct stamp_value *values, size_t room)
 {
     if (!is_wanted(to))
         return true;

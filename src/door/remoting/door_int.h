@@ -119,7 +119,7 @@ void reply_end_body(struct reply *r, struct bytes body);
 /* A whole answer by its stamp; `room` bounds the text of its values. False: as frame_stamp_write.
  */
 must_check bool reply_stamp(const struct return_address *to, const struct frame_stamp *stamp,
-                            const struct bytes *values, size_t room);
+                            const struct stamp_value *values, size_t room);
 
 void answer(const struct request *rq, int32_t code, const char *remark /* or NULL */);
 void answer_body(const struct request *rq, struct bytes body); /* SUCCESS */

@@ -188,12 +188,11 @@ static bool give_stamped(const struct send_answer *a)
     const struct sends *sends = a->to.session->seat->sends;
     if (a->code != RES_SUCCESS || a->known > 0 || a->recall.len || a->to.form != HEAD_JSON)
         return false;
-    uint8_t id[DIGITS_MOST], offset[DIGITS_MOST];
-    const struct bytes values[GIVEN] = {
-        a->msg_ids,
-        bytes_of(id, (size_t)(i64_put(id, a->queue_id) - id)),
-        bytes_of(offset, (size_t)(i64_put(offset, a->queue_offset) - offset)),
-        a->uniq_key,
+    const struct stamp_value values[GIVEN] = {
+        stamp_text(a->msg_ids),
+        stamp_number(a->queue_id),
+        stamp_number(a->queue_offset),
+        stamp_text(a->uniq_key),
     };
     return reply_stamp(&a->to, &sends->stamp, values, a->msg_ids.len + a->uniq_key.len);
 }
