@@ -24,13 +24,25 @@ static inline block_bytes block_load(const uint8_t *at)
     return b;
 }
 
+/* A bit for each byte that is not zero in what a comparison made; the first is the lowest. */
+static inline unsigned block_mask(block_bytes hits)
+{
+#ifdef __SSE2__
+    typedef char native __attribute__((vector_size(BLOCK)));
+    return (unsigned)__builtin_ia32_pmovmskb128((native)hits);
+#else
+    unsigned mask = 0;
+    for (unsigned i = 0; i < BLOCK; i++)
+        mask |= (unsigned)(hits[i] & 1) << i;
+    return mask;
+#endif
+}
+
 /* The place of the first byte that is not zero in what a comparison made; BLOCK: none. */
 static inline unsigned block_first(block_bytes hits)
 {
 #ifdef __SSE2__
-    typedef char native __attribute__((vector_size(BLOCK)));
-    unsigned mask = (unsigned)__builtin_ia32_pmovmskb128((native)hits);
-    return (unsigned)__builtin_ctz(mask | 1u << BLOCK);
+    return (unsigned)__builtin_ctz(block_mask(hits) | 1u << BLOCK);
 #else
     uint64_t half[2];
     memcpy(half, &hits, sizeof half);
@@ -49,11 +61,11 @@ static inline unsigned block_text_end(const uint8_t *at)
         (block_bytes)((b < BLOCK_OF(' ')) | (b == BLOCK_OF('"')) | (b == BLOCK_OF('\\'))));
 }
 
-/* The first byte that is one of two. */
-static inline unsigned block_either(const uint8_t *at, int8_t one, int8_t other)
+/* A bit for each byte that is one of two. */
+static inline unsigned block_either_mask(const uint8_t *at, int8_t one, int8_t other)
 {
     block_bytes b = block_load(at);
-    return block_first((block_bytes)((b == BLOCK_OF(one)) | (b == BLOCK_OF(other))));
+    return block_mask((block_bytes)((b == BLOCK_OF(one)) | (b == BLOCK_OF(other))));
 }
 
 #endif

@@ -41,9 +41,10 @@ static bool of_the_move(struct bytes name)
 /* Every property of one is in the other. Java writes them in any order. */
 static bool props_within(struct bytes some, struct bytes all)
 {
+    struct props_walk walk = props_walk(some);
     struct prop p;
     struct bytes value;
-    while (props_next(&some, &p))
+    while (props_next(&walk, &p))
         if (!of_the_move(p.name) &&
             !(props_get(all, p.name, &value) && bytes_equal(value, p.value)))
             return false;

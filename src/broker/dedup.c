@@ -114,9 +114,9 @@ struct telling {
 static struct telling record_tells(const struct record *record, struct bytes by)
 {
     struct telling t = {0};
-    struct bytes rest = record->props;
+    struct props_walk walk = props_walk(record->props);
     struct prop p;
-    while (props_next(&rest, &p)) {
+    while (props_next(&walk, &p)) {
         if (bytes_equal(p.name, by))
             t.key = p.value;
         if (bytes_equal(p.name, PROP_DEDUP_PLACE))

@@ -211,55 +211,62 @@ static enum prop_kind prop_kind(struct bytes name)
 #undef IS
 
 struct asks {
-    struct bytes uniq_key, tags, keys, wait, delay, half, group, immunity;
+    uint32_t kinds;         /* that are there, a bit each … */
+    struct bytes of[KINDS]; /* … and what they say; read by said() */
     struct bytes timer_sec, timer_ms, timer_at;
-    uint32_t kinds; /* that are there, a bit each */
-    size_t size;    /* of all that can be read, each with its end */
-    int32_t level;  /* what `delay` says */
-    bool is_half;   /* what `half` says */
-    int64_t due_ms; /* what the timer says; 0: now */
+    struct bytes uniq_key; /* its own, or the one that it gets */
+    size_t size;           /* of all that can be read, each with its end */
+    int32_t level;         /* what KIND_DELAY says */
+    bool is_half;          /* what KIND_HALF says */
+    int64_t due_ms;        /* what the timer says; 0: now */
 };
+
+/* Empty: it is not there. */
+static inline struct bytes said(const struct asks *asks, enum prop_kind kind)
+{
+    return asks->kinds >> kind & 1 ? asks->of[kind] : (struct bytes){0};
+}
 
 static bool is_true(struct bytes value) /* as Java's Boolean.parseBoolean */
 {
     return value.len == 4 && strncasecmp((const char *)value.at, "true", 4) == 0;
 }
 
+static void timer_scan(const struct prop *p, struct asks *asks)
+{
+    if (!(asks->kinds >> KIND_TIMER & 1))
+        asks->timer_sec = asks->timer_ms = asks->timer_at = (struct bytes){0};
+    *(p->name.len == sizeof "TIMER_DELAY_SEC" - 1  ? &asks->timer_sec
+      : p->name.len == sizeof "TIMER_DELAY_MS" - 1 ? &asks->timer_ms
+                                                   : &asks->timer_at) = p->value;
+}
+
+/* Of several with one name the last counts. */
 static void props_scan(struct bytes props, struct asks *asks)
 {
+    struct props_walk walk = props_walk(props);
     struct prop p;
-    *asks = (struct asks){0};
-    while (props_next(&props, &p)) {
+    asks->kinds = 0;
+    asks->size = 0;
+    asks->level = 0;
+    asks->is_half = false;
+    asks->due_ms = 0;
+    while (props_next(&walk, &p)) {
         enum prop_kind kind = prop_kind(p.name);
-        asks->kinds |= 1u << kind;
         asks->size += p.name.len + p.value.len + 2;
-        if (kind == KIND_UNIQ_KEY)
-            asks->uniq_key = p.value;
-        else if (kind == KIND_TAGS)
-            asks->tags = p.value;
-        else if (kind == KIND_KEYS)
-            asks->keys = p.value;
-        else if (kind == KIND_WAIT)
-            asks->wait = p.value;
-        else if (kind == KIND_DELAY)
-            asks->delay = p.value;
-        else if (kind == KIND_HALF)
-            asks->half = p.value;
-        else if (kind == KIND_GROUP)
-            asks->group = p.value;
-        else if (kind == KIND_IMMUNITY)
-            asks->immunity = p.value;
-        else if (kind == KIND_TIMER)
-            *(p.name.len == sizeof "TIMER_DELAY_SEC" - 1  ? &asks->timer_sec
-              : p.name.len == sizeof "TIMER_DELAY_MS" - 1 ? &asks->timer_ms
-                                                          : &asks->timer_at) = p.value;
+        asks->of[kind] = p.value;
+        if (kind == KIND_TIMER)
+            timer_scan(&p, asks);
+        asks->kinds |= 1u << kind;
     }
+    asks->uniq_key = said(asks, KIND_UNIQ_KEY);
 }
 
 void props_keep(struct wr *w, struct bytes props, uint32_t drop)
 {
+    struct props_walk walk = props_walk(props);
     struct prop p;
-    while (props_next(&props, &p))
+    while (props_next(&walk, &p))
         if (!(drop & 1u << prop_kind(p.name)))
             props_add(w, p.name, p.value);
 }
@@ -295,7 +302,7 @@ static enum err half_refuse(const struct broker *b, const struct asks *asks,
         return fault_set(why, ERR_MALFORMED, "a message of a batch cannot be transactional");
     if (asks->level > 0 || asks->kinds & 1u << KIND_TIMER)
         return fault_set(why, ERR_MALFORMED, "a transactional message cannot be delayed");
-    if (asks->group.len == 0)
+    if (said(asks, KIND_GROUP).len == 0)
         return fault_set(why, ERR_MALFORMED,
                          "a transactional message without a producer group (PGROUP)");
     if (asks->uniq_key.len >= sizeof r->uniq_key)
@@ -342,11 +349,12 @@ static enum err asks_time(const struct desk *desk, struct asks *asks, const stru
 static enum err asks_refuse(const struct desk *desk, struct asks *asks, const struct produce *r,
                             struct fault *why)
 {
-    if (asks->delay.len > 0 && !bytes_to_i32(asks->delay, &asks->level))
+    struct bytes delay = said(asks, KIND_DELAY);
+    if (delay.len > 0 && !bytes_to_i32(delay, &asks->level))
         return fault_set(why, ERR_MALFORMED, "the property DELAY is not a number");
     /* Clients before 4.6.1 leave TRAN_MSG in what they give back. */
     bool given_back = r->reconsume_times > 0 && asks->level > 0;
-    asks->is_half = is_true(asks->half) && !given_back;
+    asks->is_half = is_true(said(asks, KIND_HALF)) && !given_back;
     enum err err = given_back ? OK : half_refuse(desk->broker, asks, r, why);
     if (err)
         return err;
@@ -390,8 +398,9 @@ static uint32_t drops(const struct asks *asks, bool open_end)
 
 static uint32_t immunity_of(const struct asks *asks)
 {
+    struct bytes immunity = said(asks, KIND_IMMUNITY);
     int64_t seconds;
-    if (asks->immunity.len == 0 || !bytes_to_i64(asks->immunity, &seconds) || seconds < 0)
+    if (immunity.len == 0 || !bytes_to_i64(immunity, &seconds) || seconds < 0)
         return 0;
     return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
 }
@@ -419,8 +428,9 @@ static void place_note(struct desk *desk, const struct produce *r, const struct 
 static struct draft_marks marks_of(struct desk *desk, const struct produce *r,
                                    const struct asks *asks, bool open_end)
 {
-    struct marks marks = {.unique = asks->uniq_key, .keys = asks->keys, .tags = asks->tags};
-    if (open_end || asks->delay.len > 0)
+    struct marks marks = {
+        .unique = asks->uniq_key, .keys = said(asks, KIND_KEYS), .tags = said(asks, KIND_TAGS)};
+    if (open_end || asks->kinds & 1u << KIND_DELAY)
         return (struct draft_marks){0};
     return draft_marks_of(&desk->key_topic, r->topic, &marks);
 }
@@ -453,7 +463,7 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
 
     r->gap = open_end ? gap_of(r) : 0;
     r->delay_level = asks->level;
-    r->delay_given = asks->delay.len > 0;
+    r->delay_given = asks->kinds & 1u << KIND_DELAY;
     r->is_half = asks->is_half;
     r->immunity_s = immunity_of(asks);
     r->timer_due_ms = asks->due_ms;
@@ -474,6 +484,12 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
     return OK;
 }
 
+static bool waits(const struct asks *asks)
+{
+    struct bytes wait = said(asks, KIND_WAIT);
+    return wait.len == 0 || is_true(wait);
+}
+
 /* The batch's own properties say whether to wait and name it; the messages keep theirs. Witness:
  * before Apache's #9416 the batch's UNIQ_KEY was put on every message, and consumers saw
  * duplicates. */
@@ -483,7 +499,8 @@ static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks 
     enum err refused = asks_refuse(desk, asks, r, &r->why);
     if (refused)
         return refused;
-    struct bytes key = asks->uniq_key, wait = asks->wait;
+    struct bytes key = asks->uniq_key;
+    r->wait = waits(asks);
     struct rd rd = rd_over(r->body);
     struct batch_item item;
     for (bool more;;) {
@@ -501,7 +518,6 @@ static enum err batch_prepare(struct desk *desk, struct produce *r, struct asks 
 
     if (key.len > 0)
         uniq_key_note(r, key);
-    asks->wait = wait;
     return OK;
 }
 
@@ -519,10 +535,11 @@ static enum err request_prepare(struct desk *desk, struct produce *r)
         desk->w.at = text;
         return err;
     }
-    if (!r->batch)
+    if (!r->batch) {
         uniq_key_note(r, asks.uniq_key);
+        r->wait = waits(&asks);
+    }
     r->count = (uint32_t)(desk->n - first);
-    r->wait = asks.wait.len == 0 || is_true(asks.wait);
     return OK;
 }
 

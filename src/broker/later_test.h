@@ -71,8 +71,9 @@ static inline const char *later_props(struct bytes props, char out[1024])
 {
     char *pairs[64], text[4096];
     size_t n = 0, used = 0, at = 0;
+    struct props_walk walk = props_walk(props);
     struct prop p;
-    while (props_next(&props, &p)) {
+    while (props_next(&walk, &p)) {
         assert_true(n < 64 && used + p.name.len + p.value.len + 2 < sizeof text);
         pairs[n++] = text + used;
         used += (size_t)snprintf(text + used, sizeof text - used, "%.*s=%.*s", BYTES_ARG(p.name),

@@ -79,6 +79,7 @@ enum prop_kind {
     KIND_TIMED, /* its timer is already over */
     KIND_TIMER_DELETE,
     KIND_INNER,
+    KINDS,
 };
 /* Appends the properties that can be read, without those whose kind has its bit in `drop`. */
 void props_keep(struct wr *w, struct bytes props, uint32_t drop);

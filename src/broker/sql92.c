@@ -23,8 +23,9 @@ size_t sql92_size(const struct sql92 *sql)
 static void names_find(const struct sql92 *sql, struct bytes props, struct bytes *found)
 {
     memset(found, 0, sql->n_names * sizeof *found);
+    struct props_walk walk = props_walk(props);
     struct prop pair;
-    while (props_next(&props, &pair)) {
+    while (props_next(&walk, &pair)) {
         if (!(sql->lengths >> (pair.name.len < 63 ? pair.name.len : 63) & 1))
             continue;
         for (uint32_t i = 0; i < sql->n_names; i++)

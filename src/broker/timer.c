@@ -129,9 +129,10 @@ static struct bytes copy_props(struct broker *b, const struct timed *timed,
                                const struct record *record, bool roll, struct wr *text)
 {
     struct wr w = wr_over(text->at, wr_room(text));
-    struct bytes rest = record->props, value;
+    struct props_walk walk = props_walk(record->props);
+    struct bytes value;
     struct prop p;
-    while (props_next(&rest, &p))
+    while (props_next(&walk, &p))
         if (!bytes_equal(p.name, PROP_TIMER_ENQUEUE) && !bytes_equal(p.name, PROP_TIMER_DEQUEUE) &&
             !(roll && bytes_equal(p.name, PROP_TIMER_ROLLS)))
             props_add(&w, p.name, p.value);

@@ -257,9 +257,9 @@ static bool dump_record(void *user, const struct record *r)
     put_number(cli, "attempt", (int64_t)r->reconsume_times + 1);
     put_number(cli, "flag", r->flag);
     put_number(cli, "sys_flag", r->sys_flag);
-    struct bytes rest = r->props;
+    struct props_walk walk = props_walk(r->props);
     struct prop p;
-    while (props_next(&rest, &p))
+    while (props_next(&walk, &p))
         put_entry(cli, "properties", p.name, p.value);
     put_number(cli, "body_size", (int64_t)r->body.len);
     if (d->bodies)

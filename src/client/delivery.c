@@ -34,8 +34,9 @@ struct parcel *parcel_make(struct bytes records, const struct omq_queue *queue)
 static size_t props_count(struct bytes props)
 {
     size_t n = 0;
+    struct props_walk walk = props_walk(props);
     struct prop prop;
-    while (props_next(&props, &prop))
+    while (props_next(&walk, &prop))
         n++;
     return n;
 }
@@ -77,10 +78,10 @@ static void texts_fill(struct held *held, const struct record *r, struct omq_pro
                        char *at)
 {
     struct omq_delivery *d = &held->delivery;
-    struct bytes rest = r->props;
+    struct props_walk walk = props_walk(r->props);
     struct prop prop;
     size_t n = 0;
-    while (props_next(&rest, &prop)) {
+    while (props_next(&walk, &prop)) {
         properties[n].name = put(&at, prop.name);
         properties[n++].value = put(&at, prop.value);
     }

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "msg/props.h"
 
 /* ---- record ---- */
 
@@ -144,17 +145,11 @@ must_check enum err body_expand(struct compressor *c, int32_t sys_flag, struct b
 #define PROP_DLQ_TOPIC     BYTES("DLQ_ORIGIN_TOPIC")
 #define PROP_DLQ_ID        BYTES("DLQ_ORIGIN_MESSAGE_ID")
 
-struct prop {
-    struct bytes name, value;
-};
-
 #define PROP_NAME_MAX 64
 /* Whether a setting may name a property so: printable, no blanks, not too long. */
 bool prop_name_valid(struct bytes name);
 
-/* Yields the pairs in order; skips items without a separator, or with an empty name or value, as
- * the official readers do. `*rest` starts as the whole text. */
-bool props_next(struct bytes *rest, struct prop *out);
+/* props.h walks over the pairs. */
 bool props_get(struct bytes text, struct bytes name, struct bytes *value); /* the last one wins */
 /* What queues and index are made of, found in one walk; empty: it is not there. */
 struct marks {

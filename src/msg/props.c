@@ -1,12 +1,8 @@
-/* props.c - NAME \1 VALUE \2 NAME \1 VALUE \2 …
- *
- * 5.x clients end every pair with \2, 4.9 clients leave the last one out. There is no escaping.
- */
-#include "base/block.h"
+/* props.c - properties found, added and left out; props.h tells how they are written. */
 #include "msg/msg.h"
 
-#define AFTER_NAME  '\1'
-#define AFTER_VALUE '\2'
+#define AFTER_NAME  PROP_AFTER_NAME
+#define AFTER_VALUE PROP_AFTER_VALUE
 
 /* Cuts the next item off, without its separator. False at the end. */
 static bool item_next(struct bytes *rest, struct bytes *item)
@@ -31,64 +27,12 @@ static bool item_split(struct bytes item, struct prop *out)
     return true;
 }
 
-static inline bool is_separator(uint8_t c)
-{
-    return (uint8_t)(c - AFTER_NAME) <= AFTER_VALUE - AFTER_NAME;
-}
-
-static inline const uint8_t *name_end(const uint8_t *at, const uint8_t *end)
-{
-    for (; end - at >= BLOCK; at += BLOCK) {
-        unsigned n = block_either(at, AFTER_NAME, AFTER_VALUE);
-        if (n < BLOCK)
-            return at + n;
-    }
-    while (at < end && !is_separator(*at))
-        at++;
-    return at;
-}
-
-/* NULL: it ends with the text. Most values are short, but one may be long. */
-static inline const uint8_t *value_end(const uint8_t *at, const uint8_t *end)
-{
-    for (int i = 0; i < 3 && end - at >= BLOCK; i++, at += BLOCK) {
-        unsigned n = block_either(at, AFTER_VALUE, AFTER_VALUE);
-        if (n < BLOCK)
-            return at + n;
-    }
-    return at < end ? memchr(at, AFTER_VALUE, (size_t)(end - at)) : NULL;
-}
-
-bool props_next(struct bytes *rest, struct prop *out)
-{
-    const uint8_t *at = rest->at, *end = rest->len ? at + rest->len : at;
-    while (at < end) {
-        const uint8_t *name = at;
-        at = name_end(at, end);
-        if (at == end)
-            break;
-        struct prop pair = {.name = bytes_of(name, (size_t)(at - name))};
-        bool has_value = *at++ == AFTER_NAME;
-        if (!has_value)
-            continue;
-        const uint8_t *stop = value_end(at, end);
-        pair.value = bytes_of(at, (size_t)((stop ? stop : end) - at));
-        at = stop ? stop + 1 : end;
-        if (pair.name.len == 0 || pair.value.len == 0)
-            continue;
-        *rest = bytes_of(at, (size_t)(end - at));
-        *out = pair;
-        return true;
-    }
-    *rest = bytes_of(end, 0);
-    return false;
-}
-
 bool props_get(struct bytes text, struct bytes name, struct bytes *value)
 {
     bool found = false;
+    struct props_walk walk = props_walk(text);
     struct prop pair;
-    while (props_next(&text, &pair)) {
+    while (props_next(&walk, &pair)) {
         if (bytes_equal(pair.name, name)) {
             *value = pair.value;
             found = true;
@@ -100,8 +44,9 @@ bool props_get(struct bytes text, struct bytes name, struct bytes *value)
 struct marks props_marks(struct bytes text)
 {
     struct marks m = {0};
+    struct props_walk walk = props_walk(text);
     struct prop pair;
-    while (props_next(&text, &pair)) {
+    while (props_next(&walk, &pair)) {
         if (bytes_equal(pair.name, PROP_UNIQ_KEY))
             m.unique = pair.value;
         else if (bytes_equal(pair.name, PROP_KEYS))

@@ -8,9 +8,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static size_t count_others(struct bytes text, struct bytes name)
 {
+    struct props_walk walk = props_walk(text);
     struct prop pair;
     size_t n = 0;
-    while (props_next(&text, &pair)) {
+    while (props_next(&walk, &pair)) {
         invariant(pair.name.len > 0);
         invariant(pair.value.len > 0);
         n += !bytes_equal(pair.name, name);
