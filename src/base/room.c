@@ -1,5 +1,4 @@
 #include "base/room.h"
-#include "base/err.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -8,27 +7,26 @@
 #define SOON_NS    25000 /* half of it is too little for two that append, twice is no better */
 #define SOON_PAUSE 10    /* between two tries, so that the key's cache line is left alone */
 
-/* The ranks this thread is inside of, one bit each. */
-static _Thread_local unsigned inside;
+_Thread_local unsigned room_inside;
 
 static void entered(struct room *r)
 {
     invariant(!r->taken);
     r->taken = true;
-    r->owner = pthread_self();
-    inside |= 1u << r->rank;
+    r->owner = &room_inside;
+    room_inside |= 1u << r->rank;
 }
 
 static void check_rank(const struct room *r)
 {
-    invariant(inside >> r->rank == 0); /* rooms are entered in rising rank */
+    invariant(room_inside >> r->rank == 0); /* rooms are entered in rising rank */
 }
 
 static void leaving(struct room *r)
 {
     room_held(r);
     r->taken = false;
-    inside &= ~(1u << r->rank);
+    room_inside &= ~(1u << r->rank);
 }
 
 void room_init(struct room *r, const char *name, enum room_rank rank)
@@ -106,12 +104,6 @@ void room_leave(struct room *r)
 {
     leaving(r);
     invariant(pthread_mutex_unlock(&r->key) == 0);
-}
-
-void room_held(const struct room *r)
-{
-    invariant(r->taken);
-    invariant(pthread_equal(r->owner, pthread_self()));
 }
 
 void room_wait(struct room *r, int timeout_ms)

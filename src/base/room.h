@@ -11,6 +11,8 @@
 #ifndef BASE_ROOM_H
 #define BASE_ROOM_H
 
+#include "base/err.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,7 +35,7 @@ struct room {
     const char *name;
     int rank;
     bool taken;
-    pthread_t owner;
+    const void *owner; /* the thread's own room_inside */
 };
 
 void room_init(struct room *r, const char *name, enum room_rank rank);
@@ -45,7 +47,16 @@ bool room_try(struct room *r); /* false at once when somebody is inside */
 void room_enter_soon(struct room *r);
 bool room_try_soon(struct room *r);
 void room_leave(struct room *r);
-void room_held(const struct room *r); /* invariant: the calling thread is inside */
+
+/* The ranks this thread is inside of, one bit each. Each thread has its own, so its address names
+ * the thread. */
+extern _Thread_local unsigned room_inside;
+
+static inline void room_held(const struct room *r) /* invariant: the calling thread is inside */
+{
+    invariant(r->taken);
+    invariant(r->owner == &room_inside);
+}
 
 /* Waits inside the room for room_tell(), at most `timeout_ms` (<0: for ever). */
 void room_wait(struct room *r, int timeout_ms);
