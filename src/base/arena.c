@@ -79,9 +79,20 @@ void arena_reset(struct arena *a)
     }
 }
 
+static inline size_t rounded_up(size_t size)
+{
+    return size ? (size + 15) & ~(size_t)15 : 16; /* also nothing has an address */
+}
+
 void *arena_alloc(struct arena *a, size_t size)
 {
-    size_t rounded = size ? (size + 15) & ~(size_t)15 : 16; /* also nothing has an address */
+    void *p = arena_space(a, size);
+    return p ? memset(p, 0, rounded_up(size)) : NULL;
+}
+
+void *arena_space_fresh(struct arena *a, size_t size)
+{
+    size_t rounded = rounded_up(size);
     if (rounded < size || rounded > a->max - a->used)
         return NULL;
     if (rounded > (size_t)(a->end - a->at) && !add_block(a, rounded))
@@ -89,7 +100,7 @@ void *arena_alloc(struct arena *a, size_t size)
     void *p = a->at;
     a->at += rounded;
     a->used += rounded;
-    return memset(p, 0, rounded);
+    return p;
 }
 
 struct bytes arena_copy(struct arena *a, struct bytes b)

@@ -28,6 +28,25 @@ void arena_reset(struct arena *a); /* empty again, one block kept */
 
 /* Zeroed memory aligned for any type, or NULL at the ceiling. */
 void *arena_alloc(struct arena *a, size_t size);
+/* The same with whatever was there before, for who writes all that is read of it; what is not
+ * needed of the latest of them can be given back, from `unused` on. */
+void *arena_space_fresh(struct arena *a, size_t size);
+static inline void *arena_space(struct arena *a, size_t size)
+{
+    size_t rounded = (size + 15) & ~(size_t)15, room = (size_t)(a->end - a->at);
+    if (size == 0 || size > room || rounded > room || rounded > a->max - a->used)
+        return arena_space_fresh(a, size);
+    void *p = a->at;
+    a->at += rounded;
+    a->used += rounded;
+    return p;
+}
+static inline void arena_trim(struct arena *a, const void *unused)
+{
+    size_t least = (size_t)(a->at - (const uint8_t *)unused) & ~(size_t)15;
+    a->at -= least;
+    a->used -= least;
+}
 
 /* A copy that lives as long as the arena; {NULL, 0} at the ceiling. */
 struct bytes arena_copy(struct arena *a, struct bytes b);

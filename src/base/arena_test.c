@@ -31,6 +31,33 @@ static void gives_zeroed_aligned_memory_of_its_own(void **state)
     arena_clear(&a);
 }
 
+/* What is given back is given out again, up to what was kept of it. */
+static void takes_back_what_was_not_needed(void **state)
+{
+    (void)state;
+    struct arena a;
+    arena_init(&a, 1 << 20);
+    for (size_t size = 0; size < 100; size++) {
+        for (size_t kept = 0; kept <= size; kept++) {
+            uint8_t *first = arena_space(&a, size);
+            assert_non_null(first);
+            memset(first, 1, size);
+            arena_trim(&a, first + kept);
+            uint8_t *next = arena_alloc(&a, 40);
+            assert_int_equal((uintptr_t)next % 16, 0);
+            assert_true(next >= first + kept && next < first + kept + 32);
+            for (size_t j = 0; j < 40; j++)
+                assert_int_equal(next[j], 0);
+            arena_reset(&a);
+            assert_int_equal(a.used, 0);
+        }
+    }
+    assert_null(arena_space(&a, (1 << 20) + 1));
+    assert_null(arena_space(&a, SIZE_MAX));
+    assert_null(arena_space(&a, SIZE_MAX - 15));
+    arena_clear(&a);
+}
+
 /* After the first request, requests of that size find all they need in the block that was kept. */
 static void keeps_what_the_last_request_needed(void **state)
 {
@@ -112,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_zeroed_aligned_memory_of_its_own),
+        cmocka_unit_test(takes_back_what_was_not_needed),
         cmocka_unit_test(keeps_what_the_last_request_needed),
         cmocka_unit_test(nothing_has_an_address),
         cmocka_unit_test(stops_at_its_ceiling),

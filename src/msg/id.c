@@ -33,26 +33,23 @@ static inline void digits_of(halves h, char *out)
     memcpy(out, &h, sizeof h);
 }
 
-/* Sixteen bytes, which is what an id without IPv6 has. */
-static void hex_sixteen(const uint8_t *from, char *out)
+/* Eight bytes. */
+static inline void hex_eight(const uint8_t *from, char *out)
 {
-    halves all;
-    memcpy(&all, from, sizeof all);
+    halves all = {0};
+    memcpy(&all, from, 8);
     halves high = all >> 4, low = all & HALVES(15);
     digits_of(
         __builtin_shufflevector(high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
         out);
-    digits_of(__builtin_shufflevector(high, low, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14,
-                                      30, 15, 31),
-              out + 16);
 }
 
 static size_t hex_write(struct bytes from, char *out)
 {
     static const char digits[] = "0123456789ABCDEF";
     size_t i = 0;
-    for (; from.len - i >= 16; i += 16)
-        hex_sixteen(from.at + i, out + 2 * i);
+    for (; from.len - i >= 8; i += 8)
+        hex_eight(from.at + i, out + 2 * i);
     for (; from.len - i >= 4; i += 4)
         hex_four(load_u32(from.at + i), out + 2 * i);
     for (; i < from.len; i++) {
@@ -71,14 +68,33 @@ static int hex_value(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-size_t id_format(const struct addr *host, int64_t position, char out[ID_TEXT_MAX])
+void id_host_init(struct id_host *h, const struct addr *host)
 {
     uint8_t raw[BYTES_MAX];
     struct wr w = wr_over(raw, sizeof raw);
     wr_bytes_of(&w, bytes_of(host->ip, host->ip_len == 16 ? 16 : 4));
     wr_u32(&w, host->port);
-    wr_u64(&w, (uint64_t)position);
-    return hex_write(wr_bytes(&w), out);
+    h->len = (uint8_t)hex_write(wr_bytes(&w), h->digits);
+}
+
+uint8_t *id_put(uint8_t *at, const struct id_host *host, int64_t position)
+{
+    uint8_t raw[8];
+    store_u64(raw, (uint64_t)position);
+    memcpy(at, host->digits, 16); /* an IPv4 host has no more */
+    if (host->len > 16)
+        memcpy(at, host->digits, host->len);
+    hex_eight(raw, (char *)at + host->len);
+    return at + host->len + 16;
+}
+
+size_t id_format(const struct addr *host, int64_t position, char out[ID_TEXT_MAX])
+{
+    struct id_host h;
+    id_host_init(&h, host);
+    uint8_t *end = id_put((uint8_t *)out, &h, position);
+    *end = 0;
+    return (size_t)(end - (uint8_t *)out);
 }
 
 enum err id_parse(struct bytes text, struct addr *host, int64_t *position)

@@ -39,6 +39,25 @@ static const char *const golden[] = {
     "FD00000000000000000000000000000100002A9F0000000000001000",
 };
 
+/* For who writes many of one host. */
+static void puts_what_it_would_format(void **state)
+{
+    (void)state;
+    for (int v6 = 0; v6 < 2; v6++) {
+        struct addr host = {.ip = {10, 20, 255, 4, 9}, .ip_len = v6 ? 16 : 4, .port = 10911};
+        struct id_host h;
+        id_host_init(&h, &host);
+        for (int64_t position = 0; position >= 0 && position < INT64_MAX / 37;
+             position = position * 31 + 7) {
+            char wanted[ID_TEXT_MAX];
+            uint8_t got[ID_TEXT_MAX];
+            size_t len = id_format(&host, position, wanted);
+            assert_bytes_equal(bytes_of(got, (size_t)(id_put(got, &h, position) - got)),
+                               bytes_of(wanted, len));
+        }
+    }
+}
+
 static void reads_both_cases(void **state)
 {
     (void)state;
@@ -183,6 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formats_and_parses_as_java_does),
+        cmocka_unit_test(puts_what_it_would_format),
         cmocka_unit_test(reads_both_cases),
         cmocka_unit_test(refuses_every_prefix),
         cmocka_unit_test(survives_every_one_byte_change),

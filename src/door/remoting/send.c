@@ -19,6 +19,7 @@
 struct sends {
     struct desk *desk;
     struct frame_stamp stamp; /* of the answer that nearly every send gets */
+    struct id_host id_host;   /* of the ids in it */
     struct list waiting;      /* send_waits of this loop, the oldest first */
     size_t n;
     struct produce requests[SENDS_MAX];
@@ -73,6 +74,7 @@ enum err sends_open(struct door *door, struct sends **out)
         return ERR_NO_MEMORY;
     list_init(&sends->waiting);
     stamp_of(door, &sends->stamp);
+    id_host_init(&sends->id_host, &door->options.host);
     enum err err = desk_open(door->broker, &sends->desk);
     if (err) {
         free(sends);
@@ -223,22 +225,19 @@ static void give(struct door *door, const struct send_answer *a)
 }
 
 /* The offset ids of a request's messages, joined by commas, in the read's arena. */
-static struct bytes id_list(struct arena *arena, const struct addr *host,
+static struct bytes id_list(struct arena *arena, const struct id_host *host,
                             const struct stored *stored, uint32_t n)
 {
-    size_t size = (size_t)n * ID_TEXT_MAX;
-    struct wr w = wr_over(arena_alloc(arena, size), 0);
-    if (!w.start)
+    uint8_t *start = arena_space(arena, (size_t)n * ID_TEXT_MAX), *at = start;
+    if (!start)
         return (struct bytes){0};
-    w.end = w.start + size;
     for (uint32_t i = 0; i < n; i++) {
-        char id[ID_TEXT_MAX];
-        size_t len = id_format(host, stored[i].position, id);
         if (i > 0)
-            wr_u8(&w, ',');
-        wr_bytes_of(&w, bytes_of(id, len));
+            *at++ = ',';
+        at = id_put(at, host, stored[i].position);
     }
-    return wr_bytes(&w);
+    arena_trim(arena, at);
+    return bytes_of(start, (size_t)(at - start));
 }
 
 /* How its sender can take a timed message back. Not for what a consumer gives back. */
@@ -272,32 +271,35 @@ static bool is_trouble(enum err err)
            err == ERR_BUSY;
 }
 
-static struct send_answer fate_of(struct door *door, struct seat *seat, size_t i)
+static void fate_of(struct door *door, struct seat *seat, size_t i, struct send_answer *a)
 {
     struct sends *sends = seat->sends;
     const struct produce *p = &sends->requests[i];
-    struct send_answer a = {.to = sends->senders[i], .code = send_code_of(p->err)};
+    a->to = sends->senders[i];
     if (p->err) {
-        a.remark = fault_remark(p->err, &p->why);
+        *a = (struct send_answer){.to = sends->senders[i], .code = send_code_of(p->err)};
+        a->remark = fault_remark(p->err, &p->why);
         if (is_trouble(p->err))
             log_limited(door->log, &door->not_stored, LOG_ERROR,
                         "message refused topic=%s reason=%s", LOG_QUOTE(p->topic),
-                        LOG_QUOTE(bytes_str(a.remark)));
-        return a;
+                        LOG_QUOTE(bytes_str(a->remark)));
+        return;
     }
-    a.msg_ids =
-        id_list(&seat->arena, &door->options.host, desk_stored(sends->desk) + p->first, p->count);
-    a.queue_id = p->stored_queue_id;
-    a.queue_offset = p->queue_offset;
-    a.uniq_key = bytes_str(p->uniq_key);
-    a.known = p->known;
-    a.lane = p->lane;
-    a.recall = recall_handle(door, &seat->arena, p);
-    if (!a.msg_ids.len) { /* stored, but Java cannot read a success without ids: it sends again */
-        a.code = response_code_of(ERR_NO_MEMORY);
-        a.remark = err_text(ERR_NO_MEMORY);
+    a->code = RES_SUCCESS;
+    a->remark = NULL;
+    a->conn = NULL;
+    a->msg_ids =
+        id_list(&seat->arena, &sends->id_host, desk_stored(sends->desk) + p->first, p->count);
+    a->queue_id = p->stored_queue_id;
+    a->queue_offset = p->queue_offset;
+    a->uniq_key = bytes_str(p->uniq_key);
+    a->known = p->known;
+    a->lane = p->lane;
+    a->recall = recall_handle(door, &seat->arena, p);
+    if (!a->msg_ids.len) { /* stored, but Java cannot read a success without ids: it sends again */
+        a->code = response_code_of(ERR_NO_MEMORY);
+        a->remark = err_text(ERR_NO_MEMORY);
     }
-    return a;
 }
 
 static void sends_took(struct door *door, uint64_t since_ns, const struct send_answer *answers,
@@ -414,11 +416,12 @@ void sends_flush(struct door *door, struct seat *seat)
     struct send_answer waiting[SENDS_MAX];
     size_t n_waiting = 0;
     for (size_t i = 0; i < n; i++) {
-        struct send_answer a = fate_of(door, seat, i);
-        if (a.code == RES_SUCCESS && sends->requests[i].wait)
-            waiting[n_waiting++] = a;
+        struct send_answer *a = &waiting[n_waiting];
+        fate_of(door, seat, i, a);
+        if (a->code == RES_SUCCESS && sends->requests[i].wait)
+            n_waiting++;
         else
-            give(door, &a);
+            give(door, a);
     }
     give_when_confirmed(door, seat, waiting, n_waiting, end, since_ns);
     sends->n = 0;

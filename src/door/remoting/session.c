@@ -139,10 +139,10 @@ static handler *handler_for(struct session *session, int32_t code)
 static bool session_frame(struct session *session, const struct frame *frame, bool again)
 {
     struct seat *seat = session->seat;
-    uint8_t *room = arena_alloc(&seat->arena, frame->head.len);
+    uint8_t *room = arena_space(&seat->arena, frame->head.len);
     if (!room) { /* this read wants more than one request may: finish what came before it first */
         seat_settle(seat);
-        room = arena_alloc(&seat->arena, frame->head.len);
+        room = arena_space(&seat->arena, frame->head.len);
     }
     if (!room) {
         refuse(session, "out of memory", "no memory to decode a request header");
@@ -158,6 +158,7 @@ static bool session_frame(struct session *session, const struct frame *frame, bo
                                         : "the binary header of a frame cannot be read");
         return false;
     }
+    arena_trim(&seat->arena, spare.at);
     if (head.flag & FLAG_RESPONSE) {
         ask_answered(session, &head, frame->body);
         return true;
