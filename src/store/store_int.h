@@ -258,7 +258,9 @@ static inline bool window_has(const struct window *w, uint64_t position)
 
 /* ---- slip.c: what is known of a record when it is appended ---- */
 
-#define SLIPS_MAX 2048
+/* What some turns of all loops bring, batches of small messages too: what has no room is read
+ * again, which costs more than all else that dispatch does. */
+#define SLIPS_MAX 8192
 
 struct slip {
     struct queue *queue;
