@@ -51,6 +51,17 @@ static inline struct bytes bytes_from(struct bytes b, size_t from)
     return (struct bytes){b.at + from, b.len - from};
 }
 
+/* "true" in any case of letters, as Java's Boolean.parseBoolean. */
+static inline bool bytes_true(struct bytes text)
+{
+    uint32_t word, yes;
+    if (text.len != 4)
+        return false;
+    memcpy(&word, text.at, sizeof word);
+    memcpy(&yes, "true", sizeof yes);
+    return (word | 0x20202020) == yes;
+}
+
 static inline int bytes_compare(struct bytes a, struct bytes b)
 {
     size_t shared = a.len < b.len ? a.len : b.len;

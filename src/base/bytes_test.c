@@ -111,6 +111,46 @@ static void decimal_text_goes_both_ways(void **state)
     }
 }
 
+/* Every length, at both of its ends and somewhere between. */
+static void numbers_of_every_length_are_written(void **state)
+{
+    (void)state;
+    struct dice d = test_dice();
+    uint64_t least = 1;
+    for (int len = 1; len <= 18; len++, least *= 10) {
+        for (int i = 0; i < 1000; i++) {
+            uint64_t n = i == 0   ? least
+                         : i == 1 ? least * 10 - 1
+                                  : least + dice_below(&d, least * 9);
+            char wanted[32];
+            uint8_t out[32];
+            struct wr w = wr_over(out, sizeof out);
+            int64_t number = i % 2 ? (int64_t)n : -(int64_t)n;
+            snprintf(wanted, sizeof wanted, "%" PRId64, number);
+            wr_i64(&w, number);
+            assert_bytes_equal(wr_bytes(&w), bytes_str(wanted));
+        }
+    }
+}
+
+static void only_true_is_true(void **state)
+{
+    (void)state;
+    assert_true(bytes_true(BYTES("true")));
+    assert_true(bytes_true(BYTES("TrUE")));
+    char text[] = "true";
+    for (size_t at = 0; at < 4; at++) {
+        for (int c = 0; c < 256; c++) {
+            text[at] = (char)c;
+            assert_int_equal(bytes_true(bytes_of(text, 4)), strncasecmp(text, "true", 4) == 0);
+        }
+        text[at] = "true"[at];
+    }
+    assert_false(bytes_true(BYTES("tru")));
+    assert_false(bytes_true(BYTES("true ")));
+    assert_false(bytes_true((struct bytes){0}));
+}
+
 static void refuses_what_is_no_decimal(void **state)
 {
     (void)state;
@@ -173,6 +213,8 @@ int main(void)
         cmocka_unit_test(the_writer_never_leaves_its_buffer),
         cmocka_unit_test(compares_as_memory_does),
         cmocka_unit_test(decimal_text_goes_both_ways),
+        cmocka_unit_test(numbers_of_every_length_are_written),
+        cmocka_unit_test(only_true_is_true),
         cmocka_unit_test(refuses_what_is_no_decimal),
         cmocka_unit_test(a_buffer_grows_to_its_ceiling_and_no_further),
     };

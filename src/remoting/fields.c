@@ -1,8 +1,6 @@
 /* fields.c - reading fields through their tables. The tables themselves are in field_tables.c. */
 #include "remoting/fields.h"
 
-#include <strings.h>
-
 #define QUOTE_MAX 64 /* of a value that makes no sense, in the answer */
 
 static inline enum err value_read(const struct field_rule *rule, struct bytes value, void *out,
@@ -151,7 +149,7 @@ static inline enum err value_read(const struct field_rule *rule, struct bytes va
     case FIELD_TEXT:
         break;
     case FIELD_BOOL:
-        yes = value.len == 4 && strncasecmp((const char *)value.at, "true", 4) == 0;
+        yes = bytes_true(value);
         memcpy(place, &yes, sizeof yes);
         return OK;
     case FIELD_INT:

@@ -49,12 +49,13 @@ void frame_stamp_make(struct frame_stamp *stamp, const struct head_start *head,
     stamp->usable = !w.full;
 }
 
-/* Whole blocks, so up to BLOCK - 1 bytes more than asked for; both sides have them. */
-static inline uint8_t *blocks_copy(uint8_t *to, const uint8_t *from, size_t n)
+/* Steps of two blocks, so up to STAMP_STEP - 1 bytes more than asked for; both sides have them. */
+static inline uint8_t *steps_copy(uint8_t *to, const uint8_t *from, size_t n)
 {
-    for (size_t i = 0; i < n; i += BLOCK)
-        memcpy(to + i, from + i, BLOCK);
-    return to + n;
+    uint8_t *end = to + n;
+    for (; to < end; to += STAMP_STEP, from += STAMP_STEP)
+        memcpy(to, from, STAMP_STEP);
+    return end;
 }
 
 /* NULL: it needs escapes, or is not ASCII. The last step looks at bytes a second time rather than
@@ -77,17 +78,17 @@ static inline uint8_t *plain_put(uint8_t *to, struct bytes text)
 bool frame_stamp_write(const struct frame_stamp *stamp, struct wr *w, int32_t opaque,
                        const struct stamp_value *values)
 {
-    size_t n = stamp->n_places, size = (size_t)stamp->ends[n] + BLOCK;
+    size_t n = stamp->n_places, size = (size_t)stamp->ends[n] + STAMP_STEP;
     for (size_t i = 0; i + 1 < n; i++)
         size += values[i].text.len;
     if (!stamp->usable || w->full || wr_room(w) < size + n * DIGITS_MOST)
         return false;
 
-    uint8_t *start = w->at, *at = blocks_copy(start, stamp->text, stamp->ends[0]);
+    uint8_t *start = w->at, *at = steps_copy(start, stamp->text, stamp->ends[0]);
     at = i64_put(at, opaque);
     for (size_t i = 1; i <= n; i++, values++) {
         size_t from = stamp->ends[i - 1];
-        at = blocks_copy(at, stamp->text + from, stamp->ends[i] - from);
+        at = steps_copy(at, stamp->text + from, stamp->ends[i] - from);
         if (i == n)
             break;
         at = values->is_number ? i64_put(at, values->number) : plain_put(at, values->text);

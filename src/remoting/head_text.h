@@ -74,10 +74,8 @@ static inline bool odd_copy(const uint8_t **at, const uint8_t *end, uint8_t **to
 static inline uint8_t separator_escape(const uint8_t *at)
 {
     const uint64_t six = 0x0000ffffffffffff, one = 0x31303030755c; /* \u0001, its end first */
-    uint64_t other = (word_load(at) & six) ^ one;
-    if (other == 0)
-        return 1;
-    return other == (uint64_t)('1' ^ '2') << 40 ? 2 : 0;
+    uint64_t more = (word_load(at) & six) - one; /* of the last digit, if the rest is the same */
+    return more == 0 ? 1 : more == (uint64_t)1 << 40 ? 2 : 0;
 }
 
 /* One character, or the escape of one. */
@@ -97,14 +95,14 @@ static inline enum err text_copy(struct scan *s, struct bytes *out)
     if (!s->spare || s->spare->full || wr_room(s->spare) < (size_t)(end - at))
         return ERR_TOO_BIG;
     uint8_t *first = s->spare->at, *to = first;
-    while (end - at >= BLOCK) {
+    while (end - at >= BLOCK + 8) { /* what stops a block has eight bytes, too */
         unsigned plain = block_text_end(at);
         memcpy(to, at, BLOCK);
         at += plain;
         to += plain;
         if (plain == BLOCK)
             continue;
-        uint8_t separator = end - at >= 8 ? separator_escape(at) : 0;
+        uint8_t separator = separator_escape(at);
         if (separator) {
             *to++ = separator;
             at += 6;

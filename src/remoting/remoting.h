@@ -149,11 +149,12 @@ void frame_end_head(struct frame_out *f, size_t body_size);
  * above. */
 #define STAMP_PLACES 8
 #define STAMP_TEXT   512
+#define STAMP_STEP   32 /* bytes that are copied at once */
 struct frame_stamp {
     bool usable; /* its text had room */
     uint8_t n_places;
     uint16_t ends[STAMP_PLACES + 1]; /* of its pieces; the opaque number is in the first place */
-    uint8_t text[STAMP_TEXT + 16];
+    uint8_t text[STAMP_TEXT + STAMP_STEP];
 };
 void frame_stamp_make(struct frame_stamp *stamp, const struct head_start *head,
                       const struct field *fields, size_t n);
