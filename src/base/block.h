@@ -24,7 +24,9 @@ static inline block_bytes block_load(const uint8_t *at)
     return b;
 }
 
-/* A bit for each byte that is not zero in what a comparison made; the first is the lowest. */
+/* A bit for each byte below zero, which is what a comparison makes of a hit; the first is the
+ * lowest.
+ */
 static inline unsigned block_mask(block_bytes hits)
 {
 #ifdef __SSE2__
@@ -33,7 +35,7 @@ static inline unsigned block_mask(block_bytes hits)
 #else
     unsigned mask = 0;
     for (unsigned i = 0; i < BLOCK; i++)
-        mask |= (unsigned)(hits[i] & 1) << i;
+        mask |= (unsigned)(hits[i] < 0) << i;
     return mask;
 #endif
 }

@@ -9,7 +9,6 @@
 #include "base/crc32.h"
 
 #include <stdlib.h>
-#include <strings.h>
 
 #define MESSAGES_START 256
 #define TEXT_START     (64u << 10)
@@ -227,11 +226,6 @@ static inline struct bytes said(const struct asks *asks, enum prop_kind kind)
     return asks->kinds >> kind & 1 ? asks->of[kind] : (struct bytes){0};
 }
 
-static bool is_true(struct bytes value) /* as Java's Boolean.parseBoolean */
-{
-    return value.len == 4 && strncasecmp((const char *)value.at, "true", 4) == 0;
-}
-
 static void timer_scan(const struct prop *p, struct asks *asks)
 {
     if (!(asks->kinds >> KIND_TIMER & 1))
@@ -354,7 +348,7 @@ static enum err asks_refuse(const struct desk *desk, struct asks *asks, const st
         return fault_set(why, ERR_MALFORMED, "the property DELAY is not a number");
     /* Clients before 4.6.1 leave TRAN_MSG in what they give back. */
     bool given_back = r->reconsume_times > 0 && asks->level > 0;
-    asks->is_half = is_true(said(asks, KIND_HALF)) && !given_back;
+    asks->is_half = bytes_true(said(asks, KIND_HALF)) && !given_back;
     enum err err = given_back ? OK : half_refuse(desk->broker, asks, r, why);
     if (err)
         return err;
@@ -425,14 +419,15 @@ static void place_note(struct desk *desk, const struct produce *r, const struct 
 
 /* What a plain message's unit and keys are made of. The rest is finished later, and dispatch reads
  * it. */
-static struct draft_marks marks_of(struct desk *desk, const struct produce *r,
-                                   const struct asks *asks, bool open_end)
+static void marks_note(struct desk *desk, const struct produce *r, const struct asks *asks,
+                       bool open_end, struct draft_marks *out)
 {
     struct marks marks = {
         .unique = asks->uniq_key, .keys = said(asks, KIND_KEYS), .tags = said(asks, KIND_TAGS)};
     if (open_end || asks->kinds & 1u << KIND_DELAY)
-        return (struct draft_marks){0};
-    return draft_marks_of(&desk->key_topic, r->topic, &marks);
+        out->known = false;
+    else
+        draft_marks_of(&desk->key_topic, r->topic, &marks, out);
 }
 
 static enum err message_prepare(struct desk *desk, struct produce *r, const struct batch_item *item,
@@ -468,26 +463,29 @@ static enum err message_prepare(struct desk *desk, struct produce *r, const stru
     r->immunity_s = immunity_of(asks);
     r->timer_due_ms = asks->due_ms;
     desk->w.at = props.at + r->gap;
-    desk->drafts[desk->n++] = (struct draft){
-        .topic = r->topic,
-        .body = item->body,
-        .props = wr_bytes(&props),
-        .body_crc = crc32_positive(item->body),
-        .flag = item->flag,
-        .sys_flag = r->sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6 | SYS_TX_MASK),
-        .reconsume_times = r->reconsume_times,
-        .born_ms = r->born_ms,
-        .born_host = r->born_host,
-        .store_host = b->set.host,
-        .marks = marks_of(desk, r, asks, open_end),
-    };
+    struct draft *draft = &desk->drafts[desk->n++];
+    draft->queue = NULL;
+    draft->topic = r->topic;
+    draft->body = item->body;
+    draft->props = wr_bytes(&props);
+    draft->body_crc = crc32_positive(item->body);
+    draft->queue_id = 0;
+    draft->flag = item->flag;
+    draft->sys_flag = r->sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6 | SYS_TX_MASK);
+    draft->reconsume_times = r->reconsume_times;
+    draft->born_ms = r->born_ms;
+    draft->prepared_position = 0;
+    draft->born_host = r->born_host;
+    draft->store_host = b->set.host;
+    draft->with_next = false;
+    marks_note(desk, r, asks, open_end, &draft->marks);
     return OK;
 }
 
 static bool waits(const struct asks *asks)
 {
     struct bytes wait = said(asks, KIND_WAIT);
-    return wait.len == 0 || is_true(wait);
+    return wait.len == 0 || bytes_true(wait);
 }
 
 /* The batch's own properties say whether to wait and name it; the messages keep theirs. Witness:

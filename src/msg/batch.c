@@ -5,6 +5,8 @@
  */
 #include "msg/msg.h"
 
+#define AT_FLAG    12
+#define AT_BODY    16
 #define FIXED_SIZE 22
 
 enum err batch_next(struct rd *r, struct batch_item *out, bool *more)
@@ -14,19 +16,23 @@ enum err batch_next(struct rd *r, struct batch_item *out, bool *more)
         return OK;
     }
 
-    struct batch_item item;
-    uint32_t size = rd_u32(r);
-    (void)rd_u32(r); /* magic */
-    (void)rd_u32(r); /* body crc */
-    item.flag = (int32_t)rd_u32(r);
-    item.body = rd_take(r, rd_u32(r));
-    item.props = rd_take(r, rd_u16(r));
-
-    if (r->bad || item.props.len > RECORD_PROPS_MAX)
+    /* The sizes first: they are looked at together, for batches have many small messages. */
+    const uint8_t *at = r->at;
+    size_t left = rd_left(r), body = 0, props = 0;
+    if (left >= FIXED_SIZE)
+        body = load_u32(at + AT_BODY);
+    bool whole = !r->bad && left >= FIXED_SIZE && body <= left - FIXED_SIZE;
+    if (whole)
+        props = load_u16(at + AT_BODY + 4 + body);
+    size_t size = FIXED_SIZE + body + props;
+    if (!whole || size > left || load_u32(at) != size || props > RECORD_PROPS_MAX) {
+        r->bad = true;
         return ERR_MALFORMED;
-    if (size != FIXED_SIZE + item.body.len + item.props.len)
-        return ERR_MALFORMED;
-    *out = item;
+    }
+    *out = (struct batch_item){.flag = (int32_t)load_u32(at + AT_FLAG),
+                               .body = bytes_of(at + AT_BODY + 4, body),
+                               .props = bytes_of(at + FIXED_SIZE + body, props)};
+    r->at += size;
     *more = true;
     return OK;
 }

@@ -53,6 +53,36 @@ static void a_value_may_hold_the_first_separator(void **state)
     assert_bytes_equal(value, BYTES("b\1c"));
 }
 
+/* Texts of every length up to some windows of a walk, each in its own exact allocation, beside a
+ * walk that looks at one byte after the other. */
+static void long_texts_are_walked_as_short_ones(void **state)
+{
+    (void)state;
+    struct dice d = test_dice();
+    for (size_t len = 0; len < 300; len++) {
+        cleanup(free_at) uint8_t *text = malloc(len + !len);
+        unsigned rare = 1 + (unsigned)dice_below(&d, 60);
+        for (size_t i = 0; i < len; i++)
+            text[i] = dice_below(&d, rare) ? 'x' : (uint8_t)(1 + dice_below(&d, 2));
+        struct props_walk walk = props_walk(bytes_of(text, len));
+        struct prop pair;
+        for (size_t at = 0; at < len;) {
+            size_t split = at, end = at;
+            while (end < len && text[end] != 2)
+                end++;
+            while (split < end && text[split] != 1)
+                split++;
+            if (split > at && split < end && end > split + 1) {
+                assert_true(props_next(&walk, &pair));
+                assert_bytes_equal(pair.name, bytes_of(text + at, split - at));
+                assert_bytes_equal(pair.value, bytes_of(text + split + 1, end - split - 1));
+            }
+            at = end + 1;
+        }
+        assert_false(props_next(&walk, &pair));
+    }
+}
+
 static void the_last_of_equal_names_wins(void **state)
 {
     (void)state;
@@ -158,6 +188,7 @@ int main(void)
         cmocka_unit_test(yields_pairs_in_order),
         cmocka_unit_test(skips_what_is_no_pair),
         cmocka_unit_test(a_value_may_hold_the_first_separator),
+        cmocka_unit_test(long_texts_are_walked_as_short_ones),
         cmocka_unit_test(the_last_of_equal_names_wins),
         cmocka_unit_test(adding_puts_a_missing_separator_first),
         cmocka_unit_test(adding_to_a_full_buffer_is_seen),

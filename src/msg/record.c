@@ -151,9 +151,8 @@ static inline uint8_t *put_bytes(uint8_t *at, struct bytes b)
 
 static inline uint8_t *put_host(uint8_t *at, const struct addr *a)
 {
-    size_t len = a->ip_len == 16 ? 16 : 4;
-    memcpy(at, a->ip, len);
-    return put_u32(at + len, a->port);
+    memcpy(at, a->ip, sizeof a->ip); /* what of it is too much is written over by what comes next */
+    return put_u32(at + (a->ip_len == 16 ? 16 : 4), a->port);
 }
 
 static uint8_t *put_topic(uint8_t *at, struct bytes topic)

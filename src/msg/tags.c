@@ -18,18 +18,22 @@ static uint32_t character(const uint8_t *at, size_t len)
 
 int64_t tags_code(struct bytes tags)
 {
-    struct rd r = rd_over(tags);
+    const uint8_t *at = tags.at, *end = tags.len ? at + tags.len : at;
     uint32_t hash = 0;
-    while (r.at < r.end) {
-        size_t len = utf8_length(r.at, r.end);
-        uint32_t c = len ? character(r.at, len) : 0xfffd;
+    while (at < end) {
+        if (*at < 0x80) {
+            hash = 31 * hash + *at++;
+            continue;
+        }
+        size_t len = utf8_length(at, end);
+        uint32_t c = len ? character(at, len) : 0xfffd;
         if (c >= 0x10000) {
             c -= 0x10000;
             hash = 31 * hash + (0xd800 + (c >> 10));
             c = 0xdc00 + (c & 0x3ff);
         }
         hash = 31 * hash + c;
-        r.at += len ? len : 1;
+        at += len ? len : 1;
     }
     return (int32_t)hash;
 }

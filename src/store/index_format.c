@@ -5,6 +5,7 @@
  */
 #include "store/index_int.h"
 
+#include "base/block.h"
 #include "base/utf8.h"
 
 uint64_t index_file_size(const struct index_shape *shape)
@@ -103,28 +104,38 @@ static uint32_t hash_wide(uint32_t hash, const uint8_t **at, const uint8_t *end)
     return 31 * hash + c;
 }
 
-/* Goes on with a Java string hash by eight ASCII letters. Step by step it is eight multiplications
- * that wait for one another; here neighbours are joined first, all pairs at once, then pairs. No
- * lane overflows: a pair is below 128 * 32, four letters are below 2^12 * 962. */
-static uint32_t hash_eight(uint32_t hash, uint64_t letters) /* the first in the lowest byte */
+#define FOUR_ON  (31u * 31 * 31 * 31) /* what letters weigh when so many come behind them */
+#define EIGHT_ON (FOUR_ON * FOUR_ON)
+
+/* The hash of eight letters whose neighbours are joined already, four sums of sixteen bits; the
+ * first in the lowest. */
+static inline uint32_t pairs_join(uint64_t pairs)
 {
-    const uint64_t in_two = 0x00ff00ff00ff00ffu, in_four = 0x0000ffff0000ffffu;
-    uint64_t pairs = (letters & in_two) * 31 + (letters >> 8 & in_two);
+    const uint64_t in_four = 0x0000ffff0000ffffu;
     uint64_t fours = (pairs & in_four) * (31 * 31) + (pairs >> 16 & in_four);
-    const uint32_t p4 = 31 * 31 * 31 * 31, p8 = p4 * p4;
-    return hash * p8 + (uint32_t)fours * p4 + (uint32_t)(fours >> 32);
+    return (uint32_t)fours * FOUR_ON + (uint32_t)(fours >> 32);
+}
+
+typedef uint16_t block_pairs __attribute__((vector_size(BLOCK)));
+
+/* Goes on with a Java string hash by sixteen ASCII letters. Step by step it is as many
+ * multiplications that wait for one another; here neighbours are joined first, all pairs at once,
+ * then pairs. No lane overflows: a pair is below 128 * 32, four letters are below 2^12 * 962. */
+static inline uint32_t hash_block(uint32_t hash, block_bytes letters)
+{
+    block_pairs both = (block_pairs)letters, joined = (both & 0xff) * 31 + (both >> 8);
+    uint64_t halves[2];
+    memcpy(halves, &joined, sizeof halves);
+    return (hash * EIGHT_ON + pairs_join(halves[0])) * EIGHT_ON + pairs_join(halves[1]);
 }
 
 static uint32_t hash_more(uint32_t hash, struct bytes text)
 {
     const uint8_t *at = text.at, *end = text.at + text.len;
     while (at < end) {
-        uint64_t eight = UINT64_MAX;
-        if (end - at >= 8)
-            memcpy(&eight, at, sizeof eight);
-        if ((eight & 0x8080808080808080u) == 0) {
-            hash = hash_eight(hash, eight);
-            at += 8;
+        if (end - at >= BLOCK && block_mask(block_load(at)) == 0) { /* no sign: all are ASCII */
+            hash = hash_block(hash, block_load(at));
+            at += BLOCK;
         } else if (*at < 0x80) {
             hash = 31 * hash + *at++;
         } else {

@@ -29,14 +29,14 @@ static bool keys_hash(struct draft_marks *m, struct key_topic *last, struct byte
     return true;
 }
 
-struct draft_marks draft_marks_of(struct key_topic *last, struct bytes topic,
-                                  const struct marks *marks)
+void draft_marks_of(struct key_topic *last, struct bytes topic, const struct marks *marks,
+                    struct draft_marks *out)
 {
-    struct draft_marks m = {.tags_code = marks->tags.len ? tags_code(marks->tags) : 0};
+    out->tags_code = marks->tags.len ? tags_code(marks->tags) : 0;
+    out->n_keys = 0;
     if (marks->unique.len)
-        m.keys[m.n_keys++] = index_hash_near(last, topic, marks->unique);
-    m.known = keys_hash(&m, last, topic, marks->keys);
-    return m;
+        out->keys[out->n_keys++] = index_hash_near(last, topic, marks->unique);
+    out->known = keys_hash(out, last, topic, marks->keys);
 }
 
 void slip_put(struct slips *s, struct slips_put *put, const struct draft *d,

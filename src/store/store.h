@@ -125,8 +125,8 @@ struct key_topic {
     size_t len; /* 0: none yet */
     uint32_t hash;
 };
-struct draft_marks draft_marks_of(struct key_topic *last, struct bytes topic,
-                                  const struct marks *marks);
+void draft_marks_of(struct key_topic *last, struct bytes topic, const struct marks *marks,
+                    struct draft_marks *out);
 
 /* A message on its way into the log. The slices need to live until store_append returns. */
 struct draft {

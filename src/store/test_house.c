@@ -176,7 +176,9 @@ struct draft_marks house_marks(const struct draft *d)
 {
     struct key_topic topic = {0};
     struct marks marks = props_marks(d->props);
-    return draft_marks_of(&topic, d->topic, &marks);
+    struct draft_marks m;
+    draft_marks_of(&topic, d->topic, &marks, &m);
+    return m;
 }
 
 struct draft house_message(struct house *h, uint64_t n, struct message_room *room)

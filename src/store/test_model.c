@@ -173,7 +173,7 @@ struct draft model_draft(const struct model *m, uint64_t number, uint32_t queue,
     struct marks marks = props_marks(d.props);
     struct key_topic topic = {0};
     if (number % 5 < 4 && (p.kind & SYS_TX_MASK) == 0 && marks.delay.len == 0)
-        d.marks = draft_marks_of(&topic, d.topic, &marks);
+        draft_marks_of(&topic, d.topic, &marks, &d.marks);
     return d;
 }
 
