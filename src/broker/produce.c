@@ -9,8 +9,15 @@
  */
 #include "broker/produce_int.h"
 
+/* The topic of the last request, while the core is held. */
+struct placing {
+    struct bytes name;
+    struct topic *topic; /* NULL: none */
+};
+
 static enum err request_check(struct desk *desk, struct produce *r);
-static enum err request_place(struct desk *desk, struct produce *r, struct after *after);
+static enum err request_place(struct desk *desk, struct produce *r, struct placing *last,
+                              struct after *after);
 static void requests_store(struct desk *desk, struct produce *requests, size_t n, uint64_t *end);
 static void halves_arrived(struct desk *desk, struct produce *requests, size_t n);
 
@@ -28,11 +35,12 @@ void broker_produce(struct broker *b, struct desk *desk, struct produce *request
     desk_prepare(desk, requests, n);
 
     size_t kept = 0; /* the drafts of refused requests are left out */
+    struct placing last = {0};
     room_enter(&b->room);
     for (size_t i = 0; i < n; i++) {
         struct produce *r = &requests[i];
         if (!r->err)
-            r->err = request_place(desk, r, &after);
+            r->err = request_place(desk, r, &last, &after);
         if (r->err)
             continue;
         if (r->first != kept) {
@@ -180,25 +188,52 @@ static void halves_arrived(struct desk *desk, struct produce *requests, size_t n
     room_leave(&b->room);
 }
 
-/* Room: core. */
-static enum err request_place(struct desk *desk, struct produce *r, struct after *after)
+/* Room: core. The topic of a request, which may be written to; `dead`: it is to go to the dead
+ * letters instead. */
+static enum err topic_place(struct broker *b, struct produce *r, struct after *after,
+                            struct topic **out, bool *dead)
 {
-    struct broker *b = desk->broker;
     room_held(&b->room);
     if (!(b->set.perm & PERM_WRITE))
         return fault_set(&r->why, ERR_DENIED,
                          "this broker may not be written to (brokerPermission)");
+    enum err err = bytes_start(r->topic, RETRY_PREFIX) ? retry_check(b, r, dead) : OK;
+    if (!err)
+        err = topic_for_send(b, r, after, out, &r->why);
+    if (!err && !((*out)->set.perm & PERM_WRITE))
+        err = fault_set(&r->why, ERR_DENIED, "the topic[%.*s] sending message is forbidden",
+                        BRIEF(r->topic));
+    return err;
+}
+
+/* Room: core. What comes in one turn is mostly for one topic: it is asked for once. Where messages
+ * are tried again depends on more than their topic. */
+static enum err topic_place_once(struct broker *b, struct produce *r, struct placing *last,
+                                 struct after *after, bool *dead)
+{
+    if (last->topic && bytes_equal(last->name, r->topic))
+        return OK;
+    last->topic = NULL;
+    enum err err = topic_place(b, r, after, &last->topic, dead);
+    if (err)
+        last->topic = NULL;
+    last->name = r->topic;
+    return err;
+}
+
+/* Room: core. */
+static enum err request_place(struct desk *desk, struct produce *r, struct placing *last,
+                              struct after *after)
+{
+    struct broker *b = desk->broker;
+    room_held(&b->room);
     bool dead = false;
-    enum err err = bytes_start(r->topic, RETRY_PREFIX) ? retry_check(b, r, &dead) : OK;
+    if (bytes_start(r->topic, RETRY_PREFIX))
+        last->topic = NULL;
+    enum err err = topic_place_once(b, r, last, after, &dead);
     if (err)
         return err;
-    struct topic *topic = NULL;
-    err = topic_for_send(b, r, after, &topic, &r->why);
-    if (err)
-        return err;
-    if (!(topic->set.perm & PERM_WRITE))
-        return fault_set(&r->why, ERR_DENIED, "the topic[%.*s] sending message is forbidden",
-                         BRIEF(r->topic));
+    struct topic *topic = last->topic;
     err = queue_choose(b, topic, r, &r->stored_queue_id, &r->why);
     if (err)
         return err;

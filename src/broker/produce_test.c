@@ -194,6 +194,45 @@ static void one_turn_stores_all_and_refuses_some(void **state)
     assert_true(rig_topic(rig, "U", NULL));
 }
 
+static void one_turn_brings_each_to_its_own_topic(void **state)
+{
+    struct rig *rig = *state;
+    const char *const topics[] = {"T", "T", "U", "T", "U", "U"};
+    enum { N = sizeof topics / sizeof *topics };
+    struct produce r[N];
+    for (size_t i = 0; i < N; i++)
+        r[i] = rig_message(topics[i], "x");
+    uint64_t end = 0;
+    broker_produce(rig->broker, rig->desk, r, N, &end);
+    for (size_t i = 0; i < N; i++) {
+        struct slice got;
+        assert_int_equal(r[i].err, OK);
+        assert_bytes_equal(read_back(rig, &r[i], 0, &got).topic, bytes_str(topics[i]));
+        counted_drop(got.owner);
+    }
+}
+
+/* Of two messages that one consumer gives up in one turn, one was tried too often. */
+static void one_turn_asks_for_each_that_is_tried_again(void **state)
+{
+    struct rig *rig = *state;
+    struct group_settings set = group_settings_default(BYTES("g"));
+    rig_group_put(rig, &set);
+    struct produce r[] = {rig_message("%RETRY%g", "a"), rig_message("%RETRY%g", "b"),
+                          rig_message("%RETRY%g", "c")};
+    r[0].reconsume_times = r[2].reconsume_times = 16;
+    r[1].reconsume_times = 17;
+    uint64_t end = 0;
+    broker_produce(rig->broker, rig->desk, r, 3, &end);
+    for (size_t i = 0; i < 3; i++) {
+        struct slice got;
+        assert_int_equal(r[i].err, OK);
+        assert_bytes_equal(read_back(rig, &r[i], 0, &got).topic,
+                           i == 1 ? BYTES("%DLQ%g") : BYTES("%RETRY%g"));
+        counted_drop(got.owner);
+    }
+}
+
 static void when_all_are_refused_the_log_is_left_alone(void **state)
 {
     struct rig *rig = *state;
@@ -509,6 +548,8 @@ int main(void)
         rig_test(a_negative_queue_id_means_any),
         rig_test(a_topic_is_refused_as_often_as_it_comes),
         rig_test(one_turn_stores_all_and_refuses_some),
+        rig_test(one_turn_brings_each_to_its_own_topic),
+        rig_test(one_turn_asks_for_each_that_is_tried_again),
         rig_test(when_all_are_refused_the_log_is_left_alone),
         rig_test(what_cannot_be_stored_is_refused_with_a_reason),
         rig_test(asking_for_no_delay_is_no_delay),
