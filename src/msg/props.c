@@ -1,8 +1,31 @@
 /* props.c - properties found, added and left out; props.h tells how they are written. */
+#include "base/block.h"
 #include "msg/msg.h"
 
 #define AFTER_NAME  PROP_AFTER_NAME
 #define AFTER_VALUE PROP_AFTER_VALUE
+
+/* Fewer bytes than a block. Where there is a whole block in front of `end`, it is that one, without
+ * what was looked at before. */
+static uint64_t stops_last(const uint8_t *start, const uint8_t *at, const uint8_t *end)
+{
+    size_t left = (size_t)(end - at);
+    if (end - start >= BLOCK)
+        return block_either_mask(end - BLOCK, AFTER_NAME, AFTER_VALUE) >> (BLOCK - left);
+    uint64_t stops = 0;
+    for (size_t i = 0; i < left; i++)
+        stops |= (uint64_t)(at[i] == AFTER_NAME || at[i] == AFTER_VALUE) << i;
+    return stops;
+}
+
+uint64_t props_stops(const uint8_t *start, const uint8_t *at, const uint8_t *end)
+{
+    uint64_t stops = 0;
+    size_t i = 0, left = (size_t)(end - at);
+    for (; i < PROPS_KNOWN && left - i >= BLOCK; i += BLOCK)
+        stops |= (uint64_t)block_either_mask(at + i, AFTER_NAME, AFTER_VALUE) << i;
+    return i < PROPS_KNOWN && i < left ? stops | stops_last(start, at + i, end) << i : stops;
+}
 
 /* Cuts the next item off, without its separator. False at the end. */
 static bool item_next(struct bytes *rest, struct bytes *item)

@@ -8,7 +8,6 @@
 #ifndef MSG_PROPS_H
 #define MSG_PROPS_H
 
-#include "base/block.h"
 #include "base/bytes.h"
 
 #define PROP_AFTER_NAME  1
@@ -27,39 +26,17 @@ struct props_walk {
 
 #define PROPS_KNOWN 64
 
-/* Fewer bytes than a block. Where there is a whole block in front of `end`, it is that one, without
- * what was looked at before. */
-static inline uint64_t props_stops_last(const uint8_t *start, const uint8_t *at, const uint8_t *end)
-{
-    size_t left = (size_t)(end - at);
-    if (left == 0)
-        return 0;
-    if (end - start >= BLOCK)
-        return block_either_mask(end - BLOCK, PROP_AFTER_NAME, PROP_AFTER_VALUE) >> (BLOCK - left);
-    uint64_t stops = 0;
-    for (size_t i = 0; i < left; i++)
-        stops |= (uint64_t)(at[i] == PROP_AFTER_NAME || at[i] == PROP_AFTER_VALUE) << i;
-    return stops;
-}
-
-static inline void props_look(struct props_walk *w)
-{
-    size_t left = (size_t)(w->end - w->known), n = left < PROPS_KNOWN ? left : PROPS_KNOWN, i = 0;
-    w->stops = 0;
-    for (; n - i >= BLOCK; i += BLOCK)
-        w->stops |= (uint64_t)block_either_mask(w->known + i, PROP_AFTER_NAME, PROP_AFTER_VALUE)
-                    << i;
-    if (i < n)
-        w->stops |= props_stops_last(w->start, w->known + i, w->end) << i;
-}
+/* A bit for each separator of the first PROPS_KNOWN bytes from `at` on, which is not before
+ * `start`.
+ */
+uint64_t props_stops(const uint8_t *start, const uint8_t *at, const uint8_t *end);
 
 static inline struct props_walk props_walk(struct bytes text)
 {
     static const uint8_t nothing[1];
-    const uint8_t *at = text.len ? text.at : nothing;
-    struct props_walk w = {.at = at, .known = at, .start = at, .end = at + text.len};
-    props_look(&w);
-    return w;
+    const uint8_t *at = text.len ? text.at : nothing, *end = at + text.len;
+    return (struct props_walk){
+        .at = at, .known = at, .start = at, .end = end, .stops = props_stops(at, at, end)};
 }
 
 /* The next separator; the end: there is none. */
@@ -69,9 +46,9 @@ static inline const uint8_t *props_stop(struct props_walk *w)
         if (w->end - w->known <= PROPS_KNOWN)
             return w->end;
         w->known += PROPS_KNOWN;
-        props_look(w);
+        w->stops = props_stops(w->start, w->known, w->end);
     }
-    const uint8_t *stop = w->known + __builtin_ctzll(w->stops);
+    const uint8_t *stop = w->known + (unsigned)__builtin_ctzll(w->stops);
     w->stops &= w->stops - 1;
     return stop;
 }

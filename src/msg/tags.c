@@ -16,15 +16,10 @@ static uint32_t character(const uint8_t *at, size_t len)
     return c;
 }
 
-int64_t tags_code(struct bytes tags)
+/* Goes on from a character that is not ASCII. */
+static uint32_t wide_code(uint32_t hash, const uint8_t *at, const uint8_t *end)
 {
-    const uint8_t *at = tags.at, *end = tags.len ? at + tags.len : at;
-    uint32_t hash = 0;
     while (at < end) {
-        if (*at < 0x80) {
-            hash = 31 * hash + *at++;
-            continue;
-        }
         size_t len = utf8_length(at, end);
         uint32_t c = len ? character(at, len) : 0xfffd;
         if (c >= 0x10000) {
@@ -34,6 +29,17 @@ int64_t tags_code(struct bytes tags)
         }
         hash = 31 * hash + c;
         at += len ? len : 1;
+    }
+    return hash;
+}
+
+int64_t tags_code(struct bytes tags)
+{
+    uint32_t hash = 0;
+    for (size_t i = 0; i < tags.len; i++) {
+        if (tags.at[i] >= 0x80)
+            return (int32_t)wide_code(hash, tags.at + i, tags.at + tags.len);
+        hash = 31 * hash + tags.at[i];
     }
     return (int32_t)hash;
 }
