@@ -32,7 +32,7 @@ LAYERS = {
     "dispatch: slips taken, or records decoded": ["broker_dispatch_turn"],
     "dispatch: queues": ["turn_add", "turn_write"],
     "dispatch: index of keys": ["keys_add", "keys_add_slip", "keys_turn_end", "index_add_marked", "index_add_hashes", "index_turn_end"],
-    "rooms entered and left": ["room_enter", "room_leave", "room_try", "room_held", "room_enter_soon", "room_try_soon"],
+    "rooms entered and left": ["room_enter", "room_leave", "room_try", "room_enter_soon", "room_try_soon"],
 }
 DOOR = {name: layer for layer, names in LAYERS.items() for name in names}
 SHORT, LONG = 2560, 2560 + 6400
