@@ -263,7 +263,9 @@ static enum err commit(struct sql_conn *c, struct fault *why)
                          "failed, or somebody else ended it; nothing of it is counted as done",
                          c->path);
     c->committing = true;
+    sqlite_wal_gather(c);
     enum err err = run_text(c, "COMMIT", why);
+    sqlite_wal_done(c, err == OK);
     c->committing = false;
     if (err)
         return err;
@@ -386,7 +388,7 @@ static enum err connect(const struct store_settings *settings, struct sql_conn *
         bool looks = settings->looks, is_new = !looks && access(c->path, F_OK) != 0;
         int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
         flags |= looks ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-        int rc = sqlite3_open_v2(c->path, &c->db, flags, NULL);
+        int rc = sqlite3_open_v2(c->path, &c->db, flags, sqlite_wal_vfs());
         if (rc != SQLITE_OK)
             err = c->db ? sqlite_fail(c, rc, why) : ERR_NO_MEMORY;
         else if (looks)
@@ -405,6 +407,7 @@ static enum err connect(const struct store_settings *settings, struct sql_conn *
 
 static void *native(struct sql_conn *c)
 {
+    c->lent = true;
     return c->db;
 }
 

@@ -1,7 +1,8 @@
 /* sqlite_disk_test.h - a disk under SQLite that fails, or ends the process, at its n-th write.
  *
- * A VFS of SQLite that hands everything to the usual one and counts what changes files. Only for
- * the x_test.c files of this folder.
+ * A VFS of SQLite that hands everything to the usual one and counts what changes files. A write may
+ * fail at any of its pieces, of which those before it are there then. Only for the x_test.c files
+ * of this folder.
  */
 #ifndef ONCE_SQLITE_DISK_TEST_H
 #define ONCE_SQLITE_DISK_TEST_H
@@ -12,15 +13,18 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#define DISK_PIECE 2048
+
 enum disk_fault {
-    DISK_FAILS, /* this write and all after it */
+    DISK_FAILS, /* this piece and all after it */
     DISK_FULL,
+    DISK_SLIPS, /* this one alone: what comes after goes well */
     DISK_TEARS, /* half of it is written, then it fails, and all after it */
     DISK_KILLS, /* half of it is written, then the process is no more */
 };
 
 static struct {
-    long left; /* writes until it happens; negative: never */
+    long left; /* pieces of writes, and syncs, until it happens; negative: never */
     enum disk_fault fault;
     bool happened;
     long writes, syncs;
@@ -46,6 +50,8 @@ static int disk_change(sqlite3_file *f, const void *at, int size, sqlite3_int64 
         return SQLITE_OK;
     }
     bool first = !disk.happened;
+    if (!first && disk.fault == DISK_SLIPS)
+        return SQLITE_OK;
     disk.happened = true;
     if (first && at && (disk.fault == DISK_TEARS || disk.fault == DISK_KILLS))
         (void)disk_real(f)->pMethods->xWrite(disk_real(f), at, size / 2, offset);
@@ -66,9 +72,16 @@ static int disk_read(sqlite3_file *f, void *to, int size, sqlite3_int64 offset)
 
 static int disk_write(sqlite3_file *f, const void *at, int size, sqlite3_int64 offset)
 {
+    const uint8_t *bytes = at;
+    int rc = SQLITE_OK;
     disk.writes++;
-    int rc = disk_change(f, at, size, offset);
-    return rc ? rc : disk_real(f)->pMethods->xWrite(disk_real(f), at, size, offset);
+    for (int done = 0; rc == SQLITE_OK && done < size; done += DISK_PIECE) {
+        int piece = size - done < DISK_PIECE ? size - done : DISK_PIECE;
+        rc = disk_change(f, bytes + done, piece, offset + done);
+        if (rc == SQLITE_OK)
+            rc = disk_real(f)->pMethods->xWrite(disk_real(f), bytes + done, piece, offset + done);
+    }
+    return rc;
 }
 
 static int disk_truncate(sqlite3_file *f, sqlite3_int64 size)

@@ -52,7 +52,7 @@ static void assert_sound(struct rig *rig, bool answered)
 /* The n-th write fails, for n = 0, 1, 2 … until none does. */
 static void a_failing_disk_changes_all_or_nothing(void **state)
 {
-    static const enum disk_fault faults[] = {DISK_FAILS, DISK_FULL, DISK_TEARS};
+    static const enum disk_fault faults[] = {DISK_FAILS, DISK_FULL, DISK_SLIPS, DISK_TEARS};
     for (size_t f = 0; f < sizeof faults / sizeof faults[0]; f++) {
         int points = 0;
         for (long n = 0;; n++) {
@@ -235,6 +235,197 @@ static void a_batch_costs_one_sync(void **state)
     rig_disconnect(&rig);
 }
 
+/* ---- commits that are gathered (sqlite_wal.c) ---- */
+
+enum { WIDE = 64, ROWS = 40 * WIDE };
+
+static enum err claim_wide(struct conn *conn, int from, struct op *ops, struct fault *why)
+{
+    struct op *list[WIDE];
+    for (int i = 0; i < WIDE; i++) {
+        ops[i] = op_of(OP_CLAIM, (from + i) * 7919, 10); /* anywhere among the ids */
+        list[i] = &ops[i];
+    }
+    return sql_run(conn, list, WIDE, why);
+}
+
+/* So many claims that those of a batch stand on some 40 pages of the index: more than is gathered
+ * at a time. */
+static void prepare_wide(struct rig *rig)
+{
+    static struct op ops[WIDE];
+    rig_open(rig);
+    for (int from = 0; from < ROWS; from += WIDE)
+        assert_int_equal(claim_wide(rig->conn, from, ops, NULL), OK);
+}
+
+static void a_commit_is_few_writes_and_one_sync(void **state)
+{
+    struct rig rig;
+    static struct op ops[WIDE];
+    prepare_wide(&rig);
+    disk.writes = disk.syncs = 0;
+    assert_int_equal(claim_wide(rig.conn, ROWS, ops, NULL), OK);
+    assert_in_range(disk.writes, 2, 4);
+    assert_int_equal(disk.syncs, 1);
+    rig_disconnect(&rig);
+}
+
+/* A handler may have set synchronous to what it liked: its connection gathers nothing, since there
+ * may be no sync before others see the commit. */
+static void a_connection_that_a_handler_had_gathers_nothing(void **state)
+{
+    struct rig rig;
+    static struct op ops[WIDE];
+    prepare_wide(&rig);
+    assert_non_null(sql_native(rig.conn));
+    (void)rig_exec(&rig, "PRAGMA synchronous = OFF");
+    disk.writes = disk.syncs = 0;
+    assert_int_equal(claim_wide(rig.conn, ROWS, ops, NULL), OK);
+    assert_true(disk.writes > 50);
+    assert_int_equal(disk.syncs, 0);
+    assert_int_equal(state_of(rig.other, ROWS * 7919), ONCE_CONSUMING);
+    rig_disconnect(&rig);
+}
+
+/* As another connection sees it. */
+static void assert_wide(struct rig *rig, int from, int wanted)
+{
+    for (int i = 0; i < WIDE; i++)
+        assert_int_equal(state_of(rig->other, (from + i) * 7919), wanted);
+    assert_int_equal(state_of(rig->other, (from - 1) * 7919), ONCE_CONSUMING);
+}
+
+static bool row_is_ok(void *user, const struct sql_value *columns, size_t n)
+{
+    *(bool *)user = n == 1 && bytes_equal(columns[0].bytes, BYTES("ok"));
+    return true;
+}
+
+static void assert_intact(struct rig *rig)
+{
+    bool intact = false;
+    struct sql_call call = {
+        .text = "PRAGMA integrity_check", .once = true, .row = row_is_ok, .user = &intact};
+    assert_int_equal(sql_call(rig->other, &call, NULL), OK);
+    assert_true(intact);
+}
+
+/* The n-th piece or sync fails, for n = 0, 1, 2 …; then the same batch again, on this very
+ * connection. Returns at how many points it failed. */
+static int fail_wide(enum disk_fault fault)
+{
+    static struct op ops[WIDE];
+    struct rig rig;
+    prepare_wide(&rig);
+    int points = 0, from = ROWS;
+    for (bool happens = true; happens; from += WIDE) {
+        struct fault why = {0};
+        disk.fault = fault;
+        disk.happened = false;
+        disk.left = points;
+        enum err err = claim_wide(rig.conn, from, ops, &why);
+        disk.left = -1;
+        happens = disk.happened;
+        assert_int_equal(err != OK, happens);
+        if (happens) {
+            points++;
+            assert_wide(&rig, from, ONCE_ABSENT);
+            assert_int_equal(claim_wide(rig.conn, from, ops, &why), OK);
+        }
+        assert_wide(&rig, from, ONCE_CONSUMING);
+    }
+    assert_intact(&rig);
+    rig_disconnect(&rig);
+    rig_connect(&rig);
+    assert_wide(&rig, from - WIDE, ONCE_CONSUMING);
+    assert_intact(&rig);
+    rig_disconnect(&rig);
+    return points;
+}
+
+static void a_gathered_write_that_fails_is_the_failure_of_its_commit(void **state)
+{
+    static const enum disk_fault faults[] = {DISK_FAILS, DISK_FULL, DISK_SLIPS, DISK_TEARS};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        assert_in_range(fail_wide(faults[i]), 60, 200);
+}
+
+static int64_t other_number(struct rig *rig, const char *text)
+{
+    int64_t number = INT64_MIN;
+    struct sql_call call = {.text = text, .once = true, .row = rig_row_number, .user = &number};
+    assert_int_equal(sql_call(rig->other, &call, NULL), OK);
+    return number;
+}
+
+/* All rows twice in one transaction. */
+static enum err number_rows(struct conn *conn, int64_t number)
+{
+    enum err err = sql_begin(conn, NULL, NULL);
+    for (int last = 0; !err && last < 2; last++) {
+        struct sql_call call = {.text = "UPDATE once_claims SET fingerprint = ?", .n_params = 1};
+        call.params[0] = (struct sql_value){.type = SQL_INT, .number = last ? number : -1};
+        err = sql_call(conn, &call, NULL);
+    }
+    if (!err)
+        return sql_commit(conn, NULL);
+    sql_rollback(conn);
+    return err;
+}
+
+/* What does not fit into the cache is written before the commit; the commit writes some of it over,
+ * and reads it back for its checksums. */
+static void a_commit_over_what_was_spilled_is_whole_or_not_there(void **state)
+{
+    struct rig rig;
+    prepare_wide(&rig);
+    (void)rig_exec(&rig, "PRAGMA cache_size = 10");
+    int64_t there = 77;
+    int points = 0;
+    for (bool happens = true; happens; points++) {
+        disk.fault = DISK_SLIPS;
+        disk.happened = false;
+        disk.left = 3L * points;
+        enum err err = number_rows(rig.conn, 1000 + points);
+        disk.left = -1;
+        happens = disk.happened;
+        assert_int_equal(err != OK, happens);
+        there = happens ? there : 1000 + points;
+        assert_int_equal(other_number(&rig, "SELECT MIN(fingerprint) FROM once_claims"), there);
+        assert_int_equal(other_number(&rig, "SELECT MAX(fingerprint) FROM once_claims"), there);
+    }
+    assert_true(points > 50);
+    assert_intact(&rig);
+    rig_disconnect(&rig);
+}
+
+static bool work_numbers(struct rig *rig)
+{
+    (void)rig_exec(rig, "PRAGMA cache_size = 10");
+    return number_rows(rig->conn, 2000) == OK;
+}
+
+/* Whoever comes next has nothing but the file and its WAL, whose checksums must be right. */
+static void a_process_killed_over_what_was_spilled_leaves_all_or_nothing(void **state)
+{
+    bool killed = true;
+    for (long n = 0; killed; n += 29) {
+        struct rig rig;
+        bool answered;
+        prepare_wide(&rig);
+        rig_disconnect(&rig);
+        killed = killed_at(&rig, n, work_numbers, &answered);
+        assert_int_equal(killed, !answered);
+        rig_connect(&rig);
+        int64_t least = other_number(&rig, "SELECT MIN(fingerprint) FROM once_claims");
+        assert_int_equal(other_number(&rig, "SELECT MAX(fingerprint) FROM once_claims"), least);
+        assert_true(least == 2000 || (least == 77 && !answered));
+        assert_intact(&rig);
+        rig_disconnect(&rig);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +434,11 @@ int main(void)
         cmocka_unit_test(a_process_killed_in_a_transaction_has_its_effect_once),
         cmocka_unit_test(a_process_killed_while_it_creates_leaves_a_store_that_opens),
         cmocka_unit_test(a_batch_costs_one_sync),
+        cmocka_unit_test(a_commit_is_few_writes_and_one_sync),
+        cmocka_unit_test(a_connection_that_a_handler_had_gathers_nothing),
+        cmocka_unit_test(a_gathered_write_that_fails_is_the_failure_of_its_commit),
+        cmocka_unit_test(a_commit_over_what_was_spilled_is_whole_or_not_there),
+        cmocka_unit_test(a_process_killed_over_what_was_spilled_leaves_all_or_nothing),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -21,6 +21,7 @@ struct sql_conn {
     bool broken;
     bool open, committing; /* between begin and commit or rollback; in our own commit */
     bool ended;            /* it was rolled back, but not by us */
+    bool lent;             /* a handler had it, and may have set what it liked */
     int64_t tick_ms;       /* the clock of straight writes */
 
     int alive_fd; /* FILE-alive, or -1 */
@@ -42,5 +43,11 @@ bool sqlite_alive_is_there(const struct sql_conn *c);
 
 /* sqlite_clock.c: once_tick() and once_now() for this connection; a code of SQLite. */
 int sqlite_clock(struct sql_conn *c);
+
+/* sqlite_wal.c: the VFS to open connections with, NULL for the usual one. Around a COMMIT: what it
+ * writes into the WAL is gathered. */
+const char *sqlite_wal_vfs(void);
+void sqlite_wal_gather(struct sql_conn *c);
+void sqlite_wal_done(struct sql_conn *c, bool committed);
 
 #endif
