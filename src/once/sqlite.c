@@ -14,7 +14,9 @@
  * finish. Rows stand in the order they came in instead, and only the index of ids is touched at
  * random, by claims; a finish finds its row among the last ones, and leaves both indexes alone. A
  * WAL that is copied into the file less often has more of its pages several times, which are copied
- * once; and a cache that holds the index spares reading it again for each batch.
+ * once, and more neighbours, which the disk takes together; and a cache that holds the index spares
+ * reading it again for each batch. What a commit writes goes into the WAL in one piece
+ * (sqlite_wal.c).
  */
 #include "once/sqlite_int.h"
 
@@ -31,8 +33,8 @@
 #define NAP_SHORT_NS  200000L
 #define NAP_DOUBLINGS 5 /* up to 6.4 ms */
 
-/* Up to 16 MiB of WAL, in pages; up to 8 of cache, in KiB, for each connection that needs them. */
-#define WAL_PAGES "4000"
+/* Up to 64 MiB of WAL, in pages; up to 8 of cache, in KiB, for each connection that needs them. */
+#define WAL_PAGES "16000"
 #define CACHE_KIB "8192"
 
 /* ---- waiting ---- */
