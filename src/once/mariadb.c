@@ -102,8 +102,8 @@ static enum err settle(struct sql_conn *conn, int wait_ms, struct fault *why)
     char text[320];
     snprintf(text, sizeof text,
              "SET SESSION autocommit = 0, sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES,"
-             "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'), innodb_lock_wait_timeout = %u,"
-             " lock_wait_timeout = %u",
+             "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'), foreign_key_checks = 1,"
+             " innodb_lock_wait_timeout = %u, lock_wait_timeout = %u",
              seconds(wait_ms), seconds(wait_ms));
     enum err err = mariadb_tell(conn, text, why);
     if (!err)
@@ -364,9 +364,10 @@ static const char *const create[] = {
 };
 
 #define STRAIGHT_FINISH                                                                            \
-    "UPDATE {claims} FORCE INDEX (PRIMARY) SET keep_ms = IF(keep_ms BETWEEN @once_now + ? AND"     \
-    " @once_now + ?, keep_ms, @once_now + ?), until_ms = @once_now + ?, state = ? WHERE state IN"  \
+    "UPDATE {claims} FORCE INDEX (PRIMARY) SET keep_ms = IF(keep_ms BETWEEN {now} + ? AND"         \
+    " {now} + ?, keep_ms, {now} + ?), until_ms = {now} + ?, state = ? WHERE state IN"              \
     " (?, ?) AND "
+#define BORN "(SELECT number FROM {birth} WHERE one = 1) = ?"
 
 const struct sql_engine sql_engine_mariadb = {
     .name = "mariadb",
@@ -398,16 +399,13 @@ const struct sql_engine sql_engine_mariadb = {
         "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
         " fingerprint, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ? * IF(ABS({now} - ?) < " TEXT_OF(
             SQL_GUESS_MS) ", 1, NULL)) ON DUPLICATE KEY UPDATE id = {claims}.id",
-    /* Another birth makes it NULL, which no column of those that are written can be: an error,
-     * since sessions are strict. */
-    .tick_before = "SET @once_now = NULL",
-    .tick = "SELECT @once_now := (SELECT {now} FROM {birth} WHERE one = 1 AND number = ?)",
+    /* LAST_INSERT_ID(n) puts n into the answer. */
     .straight_claim = "INSERT INTO {claims} (id, name, state, token, fence, until_ms, keep_ms,"
-                      " fingerprint, birth) VALUES (?, ?, ?, ?, @once_now * 1000, @once_now + ?,"
-                      " @once_now + ?, ?, ?) ON DUPLICATE KEY UPDATE id = {claims}.id",
-    .straight_finish = STRAIGHT_FINISH "id = ? AND token = ?",
+                      " fingerprint, birth) VALUES (?, ?, ?, ?, LAST_INSERT_ID({now}) * 1000,"
+                      " {now} + ?, {now} + ?, ?, ?) ON DUPLICATE KEY UPDATE id = {claims}.id",
+    .straight_finish = STRAIGHT_FINISH "id = ? AND token = ? AND " BORN,
     /* By the primary key, so in the order of the ids. A token is in no two claims. */
-    .straight_finish_many = STRAIGHT_FINISH "id IN (?*) AND token IN (?*)",
+    .straight_finish_many = STRAIGHT_FINISH "id IN (?*) AND token IN (?*) AND " BORN,
     .straight_commit = "COMMIT",
 };
 

@@ -49,7 +49,8 @@ enum err mariadb_url_read(const char *url, struct mariadb_url *out, struct fault
 #define MARIADB_STATEMENTS_MAX 32 /* prepared by a connection; beyond it they are sent as text */
 
 struct mariadb_statement {
-    const char *text; /* as sql.c has it: its address is its name */
+    const char *text; /* as sql.c has it: its address is its name, */
+    size_t length;    /* of a `many` with that of its lists; else 0 */
     MYSQL_STMT *prepared;
 };
 
@@ -87,14 +88,22 @@ enum err mariadb_does_not_fit(const struct sql_call *call, struct fault *why);
 enum err mariadb_write(struct buf *out, const struct sql_call *calls, size_t n, struct fault *why);
 /* Whether the other can be in one set with it: what is no list in `many` is the same. */
 bool mariadb_set_takes(const struct sql_call *first, const struct sql_call *other);
+/* Whether parameter `param` of a `many` is a list. */
+bool mariadb_is_list(const char *many, size_t param);
+/* A `many` with lists of so many parameters. */
+enum err mariadb_write_set(struct buf *out, const char *many, size_t length);
 
 /* ---- prepared statements ---- */
 
 /* While nothing is under way: prepares the call's text, if that is worth while. */
 void mariadb_prepare(struct sql_conn *conn, const struct sql_call *call);
+/* The same for the first n as a set, which has a `many`. */
+void mariadb_prepare_set(struct sql_conn *conn, const struct sql_call *calls, size_t n);
 void mariadb_forget(struct sql_conn *conn); /* all of them */
 MYSQL_STMT *mariadb_prepared(const struct sql_conn *conn,
                              const struct sql_call *call); /* or NULL */
+MYSQL_STMT *mariadb_prepared_set(const struct sql_conn *conn, const struct sql_call *calls,
+                                 size_t n);                /* or NULL */
 size_t mariadb_prepared_size(const struct sql_call *call); /* about what it takes to send it */
 
 /* These send, and leave the answer, a count of rows, to be read. */
@@ -104,5 +113,7 @@ enum err mariadb_send_prepared(struct sql_conn *conn, MYSQL_STMT *prepared, stru
 size_t mariadb_together(const struct sql_conn *conn, const struct sql_call *calls, size_t n);
 enum err mariadb_send_bulk(struct sql_conn *conn, const struct sql_call *calls, size_t n,
                            struct fault *why);
+enum err mariadb_send_set(struct sql_conn *conn, MYSQL_STMT *prepared, const struct sql_call *calls,
+                          size_t n, struct fault *why);
 
 #endif

@@ -169,6 +169,8 @@ static enum err read_answer(struct sql_conn *conn, struct sql_call *call, struct
         uint64_t rows = (uint64_t)mysql_affected_rows(conn->mysql);
         if (call && !matched(conn->mysql, call->text, &call->changed))
             call->changed = rows;
+        if (call)
+            call->told = (int64_t)mysql_insert_id(conn->mysql);
         return OK;
     }
     MYSQL_RES *result = mysql_store_result(conn->mysql);
@@ -219,8 +221,10 @@ static void read_next(struct trip *t)
     struct sql_call all = {.text = calls[0].text}, ignored = {.text = ""};
     struct sql_call *into = t->err ? &ignored : is_set ? &all : calls;
     enum err err = read_answer(t->conn, into, t->err ? NULL : t->why);
-    for (size_t i = 0; is_set && i < n; i++)
+    for (size_t i = 0; is_set && i < n; i++) {
         calls[i].changed = !err && all.changed == n;
+        calls[i].told = all.told;
+    }
     if (err && !t->err) {
         t->err = err;
         t->failed = t->read;
@@ -299,13 +303,16 @@ static void send_set(struct trip *t, size_t n)
     struct sql_conn *conn = t->conn;
     struct sql_call *calls = &t->calls[t->sent];
     struct fault words = {0};
-    enum err err = calls->many ? mariadb_write(&conn->text, calls, n, &words) : OK;
-    size_t size = calls->many ? conn->text.len : n * mariadb_prepared_size(calls);
+    MYSQL_STMT *prepared = calls->many ? mariadb_prepared_set(conn, calls, n) : NULL;
+    bool text = calls->many && !prepared;
+    enum err err = text ? mariadb_write(&conn->text, calls, n, &words) : OK;
+    size_t size = text ? conn->text.len : n * mariadb_prepared_size(calls);
     if (!err && !has_room(t, size))
         return;
     if (!err)
-        err = calls->many ? send_text(conn, (const char *)conn->text.at, conn->text.len, &words)
-                          : mariadb_send_bulk(conn, calls, n, &words);
+        err = text       ? send_text(conn, (const char *)conn->text.at, conn->text.len, &words)
+              : prepared ? mariadb_send_set(conn, prepared, calls, n, &words)
+                         : mariadb_send_bulk(conn, calls, n, &words);
     if (err) {
         stop_sending(t, err, &words);
         return;
@@ -388,6 +395,18 @@ static void finish_alone(struct trip *t, size_t n)
     t->err = t->err ? t->err : err;
 }
 
+/* While nothing is under way. */
+static void prepare_all(struct sql_conn *conn, const struct sql_call *calls, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mariadb_prepare(conn, &calls[i]);
+    for (size_t i = 0, together; i < n; i += together) {
+        together = mariadb_together(conn, &calls[i], n - i);
+        if (together > 1 && calls[i].counted_together && calls[i].many)
+            mariadb_prepare_set(conn, &calls[i], together);
+    }
+}
+
 enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *place,
                      struct fault *why)
 {
@@ -399,8 +418,7 @@ enum err mariadb_run(struct sql_conn *conn, struct sql_call *calls, size_t n, si
     if (conn->spoiled)
         return fault_set(why, ERR_INVALID, "MariaDB: a statement of this transaction has failed");
 
-    for (size_t i = 0; i < n; i++)
-        mariadb_prepare(conn, &calls[i]);
+    prepare_all(conn, calls, n);
     struct trip t = {.conn = conn, .calls = calls, .why = why};
     if (conn->begin_due && conn->savepoints && !conn->ready) /* else a statement begins it */
         send_first(&t, "SAVEPOINT once");

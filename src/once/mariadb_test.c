@@ -18,41 +18,70 @@ static unsigned native_exec(struct sql_conn *conn, const char *text)
     return mysql_query(mysql, text) ? mysql_errno(mysql) : 0;
 }
 
-/* What is counted together has one count for all, whether it goes in bulk or as a set; what stands
- * around it has its own. Two that differ in what a set has but once are no set. */
-static void what_is_counted_together_is_done_by_all_or_said_of_none(void **state)
+/* As many statements as a connection remembers. */
+static void prepare_others(struct sql_conn *conn)
 {
-    enum { N = 8 };
-    static const char insert[] =
-        "INSERT INTO things (id, number) VALUES (?, ?) ON DUPLICATE KEY UPDATE id = things.id";
+    static char texts[MARIADB_STATEMENTS_MAX][64];
+    for (int i = 0; i < MARIADB_STATEMENTS_MAX; i++) {
+        (void)snprintf(texts[i], sizeof texts[i], "DELETE FROM things WHERE id = -%d", i + 1);
+        (void)done(conn, (struct sql_call){.text = texts[i]});
+    }
+    assert_int_equal(conn->n_statements, MARIADB_STATEMENTS_MAX);
+}
+
+/* So many inserts and as many updates, with one more on either side; in the second round one row of
+ * the former is there already, and one of the latter is not. */
+static void count_together(struct sql_conn *conn, int n, bool prepared)
+{
+    static const char insert[] = "INSERT INTO things (id, number) VALUES (?, LAST_INSERT_ID(?)) ON"
+                                 " DUPLICATE KEY UPDATE id = things.id";
     static const char set[] = "UPDATE things SET number = ? WHERE id = ?";
     static const char many[] = "UPDATE things SET number = ? WHERE id IN (?*)";
-    struct sql_conn *conn = fresh();
+    static struct sql_call calls[2 * 64 + 2];
     fresh_things(conn);
-    for (int there = 0; there < 2; there++) { /* in the second round one of the rows is there */
-        struct sql_call calls[2 * N + 2] = {{.text = insert_id, VALUES(num(1000 + there))}};
-        for (int i = 0; i < N; i++) {
-            int64_t id = i + there * (N - 1);
-            calls[1 + i] = (struct sql_call){.text = insert, VALUES(num(id), num(1))};
-            calls[1 + N + i] = (struct sql_call){
-                .text = set, .many = many, VALUES(num(i == N - 1 ? 6 : 5), num(id + there))};
-            calls[1 + i].counted_together = calls[1 + N + i].counted_together = true;
+    for (int there = 0; there < 2; there++) {
+        calls[0] = (struct sql_call){.text = insert_id, VALUES(num(1000 + there))};
+        for (int i = 0; i < n; i++) {
+            int64_t id = i + there * (n - 1);
+            calls[1 + i] = (struct sql_call){.text = insert, VALUES(num(id), num(7))};
+            calls[1 + n + i] = (struct sql_call){
+                .text = set, .many = many, VALUES(num(i == n - 1 ? 6 : 5), num(id + there))};
+            calls[1 + i].counted_together = calls[1 + n + i].counted_together = true;
         }
-        calls[2 * N + 1] = (struct sql_call){.text = insert_id, VALUES(num(2000 + there))};
+        calls[2 * n + 1] = (struct sql_call){.text = insert_id, VALUES(num(2000 + there))};
         size_t failed;
         struct fault why = {0};
         begin(conn);
-        good(dialect.engine->run(conn, calls, 2 * N + 2, &failed, &why), &why);
+        good(dialect.engine->run(conn, calls, 2 * (size_t)n + 2, &failed, &why), &why);
         commit(conn);
         assert_int_equal(calls[0].changed, 1);
-        assert_int_equal(calls[2 * N + 1].changed, 1);
-        for (int i = 0; i < N; i++) {
-            assert_int_equal(calls[1 + i].changed, !there);
-            assert_int_equal(calls[1 + N + i].changed, !there || i < N - 1); /* the last: no row */
+        assert_int_equal(calls[2 * n + 1].changed, 1);
+        assert_int_equal(mariadb_prepared_set(conn, &calls[1 + n], (size_t)n - 1) != NULL,
+                         prepared);
+        for (int i = 0; i < n; i++) {
+            assert_int_equal(calls[1 + i].changed, prepared || i == 0 ? !there : 1);
+            assert_int_equal(calls[1 + i].told, 7);
+            assert_int_equal(calls[1 + n + i].changed, !there || i < n - 1); /* the last: no row */
         }
     }
-    assert_int_equal(number_of(conn, "SELECT COUNT(*) FROM things WHERE number = 5"), 2 * N - 2);
+    assert_int_equal(number_of(conn, "SELECT COUNT(*) FROM things WHERE number = 5"), 2 * n - 2);
     assert_int_equal(number_of(conn, "SELECT COUNT(*) FROM things WHERE number = 6"), 1);
+}
+
+/* What is counted together has one count for all, whether it goes in bulk or as a set, prepared or
+ * as text; what stands around it has its own. What differs in what a set has but once is in none. A
+ * set that is prepared has more places than values. */
+static void what_is_counted_together_is_done_by_all_or_said_of_none(void **state)
+{
+    static const int sizes[] = {5, 9, 20, 33, 64};
+    struct sql_conn *conn = fresh();
+    for (int i = 0; i < 5; i++)
+        count_together(conn, sizes[i], true);
+    bye(conn);
+    conn = fresh();
+    fresh_things(conn);
+    prepare_others(conn);
+    count_together(conn, 9, false);
     bye(conn);
     (void)state;
 }

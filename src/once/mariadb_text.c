@@ -1,7 +1,8 @@
 /* mariadb_text.c - statements as text, with their values in them.
  *
  * A set of calls becomes one statement, their `many`, in which `?` is the value that all of them
- * have and `?*` the list of what each has: "… SET a = ? WHERE id IN (?*)".
+ * have and `?*` the list of what each has: "… SET a = ? WHERE id IN (?*)". Prepared, it has lists
+ * of a fixed length, in which the last value is repeated.
  */
 #include "once/mariadb_int.h"
 #include "once/sql_scan.h"
@@ -68,8 +69,28 @@ enum err mariadb_write(struct buf *out, const struct sql_call *calls, size_t n, 
     return used == calls->n_params ? out->err : mariadb_does_not_fit(calls, why);
 }
 
-/* Whether parameter `param` of a `many` is a list. */
-static bool is_list(const char *many, size_t param)
+/* A `many` as it is prepared. */
+enum err mariadb_write_set(struct buf *out, const char *many, size_t length)
+{
+    out->len = 0;
+    for (size_t at = 0, skip; many[at]; at += skip ? skip : 1) {
+        skip = sql_scan(SQL_MARIADB, many, at);
+        invariant(skip != SIZE_MAX); /* it is a text of ours */
+        if (skip) {
+            buf_add(out, bytes_of(many + at, skip));
+            continue;
+        }
+        buf_add_u8(out, (uint8_t)many[at]);
+        if (many[at] != '?' || many[at + 1] != '*')
+            continue;
+        for (size_t i = 1; i < length; i++)
+            buf_add_str(out, ",?");
+        at++;
+    }
+    return out->err;
+}
+
+bool mariadb_is_list(const char *many, size_t param)
 {
     for (const char *at = strchr(many, '?'); at; at = strchr(at + 1, '?')) {
         bool list = at[1] == '*';
@@ -84,7 +105,8 @@ bool mariadb_set_takes(const struct sql_call *first, const struct sql_call *othe
 {
     bool same = true;
     for (size_t i = 0; same && i < first->n_params; i++)
-        same = is_list(first->many, i) || (first->params[i].type == SQL_INT &&
-                                           first->params[i].number == other->params[i].number);
+        same =
+            mariadb_is_list(first->many, i) || (first->params[i].type == SQL_INT &&
+                                                first->params[i].number == other->params[i].number);
     return same;
 }

@@ -102,7 +102,7 @@ static void each_of_a_batch_has_its_own_fate(void **state)
     struct rig rig;
     engine.run = meeting_run;
     if (reads_first) /* so that others are met between reading and writing, not before both */
-        engine.tick = NULL;
+        engine.straight_claim = NULL;
     met = false;
     rig_open(&rig);
     rig_disconnect(&rig);
@@ -167,27 +167,44 @@ static void who_always_loses_does_not_undo_the_others(void **state)
     rig_disconnect(&others);
 }
 
-/* Straight writes go out together with the question for the time. Where that fails, the time of an
- * earlier batch must not be theirs: the mark would be over before it began. */
-static void the_time_of_an_earlier_batch_is_not_used(void **state)
+/* What a claim says of its fence is what the row has, and all of it is reckoned from one clock, the
+ * server's; alone, a few, and so many that they go together; new ones and such as are finished. */
+static void claims_tell_the_clock_that_they_were_written_with(void **state)
 {
+    static const int sizes[] = {1, 3, 25};
+    static struct op ops[2 * 25];
+    struct op *list[2 * 25];
     struct rig rig;
-    if (!ENGINE.tick_before)
-        return;
-    rig_open(&rig);
-    assert_int_equal(ask(rig.conn, OP_CLAIM, 1, 10), OUT_OK);
-    (void)rig_exec(&rig, "SET @once_now = 1000");
-    struct rig others = rig;
-    others.conn = rig.other;
-    (void)rig_exec(&others, "LOCK TABLES {birth} WRITE"); /* nobody can read it */
-    struct op finish = op_of(OP_FINISH, 1, 10);
     struct fault why = {0};
-    assert_int_equal(run_of(rig.conn, &finish, &why), ERR_BUSY);
-    (void)rig_exec(&others, "UNLOCK TABLES");
-    assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims} WHERE until_ms < 1000000"), 0);
-    assert_int_equal(state_of(rig.other, 1), ONCE_CONSUMING);
-    assert_int_equal(ask(rig.conn, OP_FINISH, 1, 10), OUT_OK);
-    assert_int_equal(state_of(rig.other, 1), ONCE_CONSUMED);
+    rig_open(&rig);
+    for (int size = 0, first = 0; size < 3; first += sizes[size++]) {
+        int n = sizes[size];
+        for (int round = 0; round < 2; round++) { /* in the second they are finished */
+            for (int i = 0; i < n; i++) {
+                ops[i] = op_of(OP_CLAIM, first + i + round * 1000, (uint64_t)(10 + i));
+                ops[n + i] = op_of(OP_FINISH, first + i, (uint64_t)(10 + i));
+                list[i] = &ops[i];
+                list[n + i] = &ops[n + i];
+            }
+            int64_t before = rig_number(&rig, "SELECT {now}");
+            if (sql_run(rig.conn, list, (size_t)(round + 1) * (size_t)n, &why))
+                fail_msg("%s", why.text);
+            int64_t after = rig_number(&rig, "SELECT {now}");
+            for (int i = 0; i < n; i++) {
+                assert_int_equal(ops[i].outcome, OUT_OK);
+                assert_in_range(ops[i].fence, before * 1000, after * 1000);
+                assert_int_equal(ops[i].fence, fence_of(rig.other, first + i + round * 1000));
+                assert_int_equal(state_of(rig.other, first + i), ONCE_CONSUMING + round);
+            }
+        }
+    }
+    assert_int_equal(ONCE_CONSUMED, ONCE_CONSUMING + 1);
+    char text[160];
+    (void)snprintf(text, sizeof text,
+                   "SELECT COUNT(*) FROM {claims} WHERE (until_ms - %d) * 1000 = fence AND"
+                   " keep_ms = until_ms + %lld",
+                   FAR_MS, 2LL * FAR_MS);
+    assert_int_equal(rig_number(&rig, text), 1 + 3 + 25);
     rig_disconnect(&rig);
 }
 
@@ -250,7 +267,7 @@ int main(void)
         SQL_PLAIN_CASES,
         cmocka_unit_test(each_of_a_batch_has_its_own_fate),
         cmocka_unit_test(who_always_loses_does_not_undo_the_others),
-        cmocka_unit_test(the_time_of_an_earlier_batch_is_not_used),
+        cmocka_unit_test(claims_tell_the_clock_that_they_were_written_with),
         cmocka_unit_test(tables_of_before_are_refused_and_can_be_brought_up),
         /* Connections that no handler gets may work in another way. */
         cmocka_unit_test_setup(each_of_a_batch_has_its_own_fate, no_transactions),

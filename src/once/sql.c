@@ -464,7 +464,7 @@ static enum err run_batch(struct conn *c, struct fault *why)
     bool reads = only_reads(c);
     c->committed = false;
     enum err err = reads ? OK : engine->begin(c->sql, true, why);
-    if (!err && c->store->texts[T_TICK])
+    if (!err && c->store->texts[T_STRAIGHT_CLAIM])
         err = sql_straight(c, why);
     if (!err)
         err = rounds(c, why);

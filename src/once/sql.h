@@ -74,6 +74,7 @@ struct sql_call {
     void *user;
 
     uint64_t changed; /* out: rows inserted, changed, deleted */
+    int64_t told;     /* out: a number that the statement tells beside that; 0: none */
 };
 
 struct sql_conn; /* an engine's own */
@@ -139,19 +140,20 @@ struct sql_engine {
      */
     const char *insert_many, *update_many;
     /* Straight writes (sql_straight.c), all of them or none. They reckon from the server's clock as
-     * `tick` has read it, which stays in the session.
-     *     tick: SELECT clock, if the store's birth is ?; else no row, or NULL.
+     * `tick` has read it, which stays in the session; without a tick, from that of their own
+     * statement, and a claim tells it (`told` of its call).
+     *     tick: SELECT clock, if the store's birth is ?; else no row, or NULL. Itself NULL: for an
+     * engine with births, each of whose writes does nothing, or fails with ERR_INVALID, where the
+     * birth of the store is not the one that it names.
      *     straight_claim: inserts, unless the id is there: id, name, state, token, until_ms and
      * keep_ms (as so long from now), fingerprint (and the birth). The fence is the clock in
      * microseconds.
      *     straight_finish: keep_ms stays if it is ? to ? from now, else it is ? from now (or
      * nothing is changed); until_ms is ? from now, the state ?; where that was ? or ?, and id and
-     * token are these. straight_finish_many: `many` of it; may be NULL. straight_commit: commits,
-     * to go last with those that `run` gets; NULL: a commit is a trip of its own. For an engine on
-     * which, after a tick without a clock, none of them can write. It may be run where one before
-     * it has failed, and so without it: all are asked again then. */
-    const char
-        *tick_before; /* goes ahead of `tick`: a clock of an earlier one is no clock; or NULL */
+     * token are these (and the birth). straight_finish_many: `many` of it; may be NULL.
+     *     straight_commit: commits, to go last with those that `run` gets; NULL: a commit is a trip
+     * of its own. For an engine on which, after a tick without a clock, none of them can write. It
+     * may be run where one before it has failed, and so without it: all are asked again then. */
     const char *tick, *straight_claim, *straight_finish, *straight_finish_many, *straight_commit;
     /* A statement that commits, to go last with those that `run` gets: where one before it fails it
      * is not run. NULL: a commit is a trip of its own. */

@@ -366,15 +366,21 @@ static void nothing_is_written_to_a_store_of_another_birth(void **state)
     struct op *list[ONCE_OPS_MAX];
     struct fault why = {0};
     rig_open(&rig);
-    assert_int_equal(ask(rig.conn, OP_CLAIM, 1, 10), OUT_OK);
+    struct op claim = op_of(OP_CLAIM, 1, 10), finish = op_of(OP_FINISH, 1, 10);
+    claim.retention_ms = finish.retention_ms = 1000 * (int64_t)FAR_MS; /* keep_ms stays */
+    assert_int_equal(do_op(rig.conn, &claim), OUT_OK);
     rig_restore(&rig, "UPDATE {birth} SET number = 4");
-    struct op finish = op_of(OP_FINISH, 1, 10);
     assert_int_equal(run_of(rig.conn, &finish, &why), ERR_STALE);
     for (int i = 0; i < ONCE_OPS_MAX; i++) {
-        ops[i] = op_of(i < 200 ? OP_CLAIM : OP_FINISH, i, 20);
+        ops[i] = op_of(i < 200 ? OP_CLAIM : OP_FINISH, i + 10, 20);
         list[i] = &ops[i];
     }
     assert_int_equal(sql_run(rig.conn, list, ONCE_OPS_MAX, &why), ERR_STALE);
+    for (int i = 0; i < 30; i++) { /* in one trip, with a finish that finds its row */
+        ops[i] = i == 20 ? finish : op_of(i < 20 ? OP_CLAIM : OP_FINISH, i + 10, 20);
+    }
+    assert_int_equal(sql_run(rig.conn, list, 30, &why), ERR_STALE);
+    assert_int_equal(sql_run(rig.conn, list + 20, 10, &why), ERR_STALE);
     assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims}"), 1);
     assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims} WHERE state = 2"), 0);
     rig_disconnect(&rig);

@@ -80,7 +80,6 @@ enum sql_name {
     T_INSERT_MANY, /* this and what follows: the engine's; NULL where it has none */
     T_UPDATE_MANY,
     T_COMMIT,
-    T_TICK_BEFORE,
     T_TICK,
     T_STRAIGHT_CLAIM,
     T_STRAIGHT_FINISH,
@@ -116,6 +115,7 @@ struct slot {
     bool found;                    /* a step, or a plain key, is there */
     bool odd;                      /* the row cannot be one of ours */
     uint64_t changed;
+    int64_t told; /* with it */
 };
 
 /* One thread at a time. */

@@ -49,8 +49,10 @@ enum err conn_flush(struct conn *c, struct fault *why)
         return fault_add(why, ERR_STALE, "the tables of the store are gone");
     for (size_t i = 0; !err && i < n; i++) {
         struct slot *slot = c->calls[i].row ? NULL : c->calls[i].user;
-        if (slot)
-            slot->changed = c->calls[i].changed;
+        if (!slot)
+            continue;
+        slot->changed = c->calls[i].changed;
+        slot->told = c->calls[i].told;
     }
     return err;
 }
@@ -128,10 +130,7 @@ static bool row_tick(void *user, const struct sql_value *columns, size_t n)
 enum err conn_tick(struct conn *c, struct fault *why)
 {
     struct sql_call *call;
-    enum err err =
-        c->store->texts[T_TICK_BEFORE] ? conn_add(c, T_TICK_BEFORE, NULL, &call, why) : OK;
-    if (!err)
-        err = conn_add(c, T_TICK, NULL, &call, why);
+    enum err err = conn_add(c, T_TICK, NULL, &call, why);
     if (err)
         return err;
     c->birth = 0;

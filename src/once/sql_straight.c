@@ -7,10 +7,11 @@
  *     claim     INSERT, unless the id is there
  *     finish    UPDATE, where it is claimed by this token
  *
- * Clock and birth are read by the same round trip, and the statements reckon with that clock. An
- * operation whose statement has changed nothing is read and decided like all others; so are those
- * that were counted together with it, which is no harm: of a claim or a finish that was made
- * already the rules say that it is.
+ * Clock and birth are read by the same round trip, and the statements reckon with that clock; or,
+ * where the database can hold a row to the store's birth, each statement has its own clock and a
+ * claim tells it with its count, so that nothing is read at all. An operation whose statement has
+ * changed nothing is read and decided like all others; so are those that were counted together with
+ * it, which is no harm: of a claim or a finish that was made already the rules say that it is.
  *
  * Where nothing else is in the batch and the engine can, the commit goes with them. It does not
  * wait to hear whether they went well. If one has failed, the others may be committed all the same,
@@ -71,6 +72,7 @@ static enum err add_finish(struct conn *c, struct slot *slot, struct fault *why)
     call_int(call, ROW_WATCHED);
     call_bytes(call, op->id, ONCE_ID_SIZE);
     call_int(call, (int64_t)op->token);
+    call_birth(c, call);
     return OK;
 }
 
@@ -81,8 +83,7 @@ static enum err add_all(struct conn *c, enum op_kind kind, size_t *n, struct fau
         struct slot *slot = &c->slots[i];
         if (slot->op->kind != kind || !is_straight(slot))
             continue;
-        slot->changed = 0;
-        if ((*n)++ == 0)
+        if ((*n)++ == 0 && c->store->texts[T_TICK])
             err = conn_tick(c, why);
         if (!err)
             err = kind == OP_CLAIM ? add_claim(c, slot, why) : add_finish(c, slot, why);
@@ -103,21 +104,38 @@ static enum err add_commit(struct conn *c, size_t n, bool *added, struct fault *
 }
 
 /* It was as it nearly always is: the rules say what that means. */
-static void settle(const struct conn *c, struct slot *slot)
+static void settle(struct slot *slot, int64_t now_ms)
 {
     struct op *op = slot->op;
     slot->before = (struct stored){.state = ONCE_ABSENT};
     if (op->kind == OP_FINISH)
         slot->before = (struct stored){.state = ONCE_CONSUMING, .token = op->token};
-    (void)decide(&slot->before, c->now_ms, false, op, &slot->after);
+    (void)decide(&slot->before, now_ms, false, op, &slot->after);
     invariant(op->outcome == OUT_OK);
     slot->settled = true;
+}
+
+/* With a tick one looks whether the store is still the one that was opened. Without, the database
+ * has refused claims of another; what it refused is read, and the reading looks. */
+static enum err look(struct conn *c, enum err err, struct fault *why)
+{
+    if (err && err != ERR_INVALID)
+        return err;
+    if (c->store->texts[T_TICK]) /* without a birth there is no clock to write */
+        return conn_born(c, why) == OK ? err : ERR_STALE;
+    if (!err)
+        return OK;
+    conn_drop(c);
+    c->store->engine->rollback(c->sql);
+    return c->store->engine->begin(c->sql, true, why);
 }
 
 enum err sql_straight(struct conn *c, struct fault *why)
 {
     size_t n = 0;
     bool last = false;
+    for (size_t i = 0; i < c->n_slots; i++)
+        c->slots[i].changed = 0;
     enum err err = add_all(c, OP_CLAIM, &n, why);
     if (!err)
         err = add_all(c, OP_FINISH, &n, why);
@@ -127,13 +145,13 @@ enum err sql_straight(struct conn *c, struct fault *why)
         err = add_commit(c, n, &last, why);
     if (!err)
         err = conn_flush(c, why);
-    c->committed = last && !err;
-    if (!err || err == ERR_INVALID) /* without a birth there is no clock to write */
-        err = conn_born(c, why) == OK ? err : ERR_STALE;
-    for (size_t i = 0; !err && i < c->n_slots; i++) {
+    bool written = !err;
+    c->committed = last && written;
+    err = look(c, err, why);
+    for (size_t i = 0; written && !err && i < c->n_slots; i++) {
         struct slot *slot = &c->slots[i];
         if (is_straight(slot) && slot->changed > 0)
-            settle(c, slot);
+            settle(slot, c->store->texts[T_TICK] ? c->now_ms : slot->told);
         slot->durable = slot->settled && c->committed;
     }
     return err;

@@ -145,7 +145,6 @@ enum err sql_texts_make(struct store *store)
         [T_INSERT_MANY] = engine->insert_many,
         [T_UPDATE_MANY] = engine->update_many,
         [T_COMMIT] = engine->commit_text,
-        [T_TICK_BEFORE] = engine->tick_before,
         [T_TICK] = engine->tick,
         [T_STRAIGHT_CLAIM] = engine->straight_claim,
         [T_STRAIGHT_FINISH] = engine->straight_finish,
