@@ -4,9 +4,10 @@
  *
  * n calls are sent, then n answers read, which is one round trip. Statements that write are
  * prepared once and sent by number, as half of what a server does for a small INSERT as text is
- * reading it. (The library reads the answer to a prepared statement at once, unless it is told to
- * leave that to others.) Those that give rows, or are not remembered, are sent as text, with values
- * as hexadecimal literals and decimal numbers: nothing in a value can be taken for SQL.
+ * reading it; so are sets (mariadb_text.c). (The library reads the answer to a prepared statement
+ * at once, unless it is told to leave that to others.) Those that give rows, or are not remembered,
+ * are sent as text, with values as hexadecimal literals and decimal numbers: nothing in a value can
+ * be taken for SQL.
  *
  * A server goes on with the next statement after one has failed, and after a deadlock it does so
  * outside of the transaction, which it has rolled back. So the session never commits by itself

@@ -208,6 +208,35 @@ static void claims_tell_the_clock_that_they_were_written_with(void **state)
     rig_disconnect(&rig);
 }
 
+static enum err silent_run(struct sql_conn *conn, struct sql_call *calls, size_t n, size_t *failed,
+                           struct fault *why)
+{
+    enum err err = ENGINE.run(conn, calls, n, failed, why);
+    for (size_t i = 0; i < n; i++)
+        calls[i].told = 0;
+    return err;
+}
+
+/* A server that does not tell: the row is read, and is the claim's all the same. */
+static void a_claim_that_is_not_told_its_clock_asks_for_it(void **state)
+{
+    struct sql_engine engine = ENGINE;
+    struct rig rig;
+    engine.run = silent_run;
+    rig_open(&rig);
+    rig_disconnect(&rig);
+    rig.engine = &engine;
+    rig_connect(&rig);
+    struct op claim = op_of(OP_CLAIM, 1, 10);
+    int64_t before = rig_number(&rig, "SELECT {now}");
+    assert_int_equal(do_op(rig.conn, &claim), OUT_OK);
+    assert_true(claim.fence >= before * 1000);
+    assert_int_equal(claim.fence, fence_of(rig.other, 1));
+    assert_int_equal(ask(rig.conn, OP_FINISH, 1, 10), OUT_OK);
+    assert_int_equal(state_of(rig.other, 1), ONCE_CONSUMED);
+    rig_disconnect(&rig);
+}
+
 /* Rows without their birth: what docs/once-sql.md says gives it to them. */
 static void tables_of_before_are_refused_and_can_be_brought_up(void **state)
 {
@@ -268,6 +297,7 @@ int main(void)
         cmocka_unit_test(each_of_a_batch_has_its_own_fate),
         cmocka_unit_test(who_always_loses_does_not_undo_the_others),
         cmocka_unit_test(claims_tell_the_clock_that_they_were_written_with),
+        cmocka_unit_test(a_claim_that_is_not_told_its_clock_asks_for_it),
         cmocka_unit_test(tables_of_before_are_refused_and_can_be_brought_up),
         /* Connections that no handler gets may work in another way. */
         cmocka_unit_test_setup(each_of_a_batch_has_its_own_fate, no_transactions),

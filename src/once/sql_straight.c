@@ -150,8 +150,10 @@ enum err sql_straight(struct conn *c, struct fault *why)
     err = look(c, err, why);
     for (size_t i = 0; written && !err && i < c->n_slots; i++) {
         struct slot *slot = &c->slots[i];
-        if (is_straight(slot) && slot->changed > 0)
-            settle(slot, c->store->texts[T_TICK] ? c->now_ms : slot->told);
+        int64_t now_ms = c->store->texts[T_TICK] ? c->now_ms : slot->told;
+        bool told = now_ms > 0 || slot->op->kind == OP_FINISH; /* else its fence is not known */
+        if (is_straight(slot) && slot->changed > 0 && told)
+            settle(slot, now_ms);
         slot->durable = slot->settled && c->committed;
     }
     return err;
