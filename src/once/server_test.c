@@ -181,8 +181,9 @@ static void claims_tell_the_clock_that_they_were_written_with(void **state)
         int n = sizes[size];
         for (int round = 0; round < 2; round++) { /* in the second they are finished */
             for (int i = 0; i < n; i++) {
-                ops[i] = op_of(OP_CLAIM, first + i + round * 1000, (uint64_t)(10 + i));
-                ops[n + i] = op_of(OP_FINISH, first + i, (uint64_t)(10 + i));
+                uint64_t token = 10 + (uint64_t)i;
+                ops[i] = op_of(OP_CLAIM, first + i + round * 1000, token);
+                ops[n + i] = op_of(OP_FINISH, first + i, token);
                 list[i] = &ops[i];
                 list[n + i] = &ops[n + i];
             }
