@@ -178,6 +178,27 @@ static void learns_which_values_change(void **state)
     both_free(b);
 }
 
+/* A head that somebody altered says the new thing, and those after it what they say themselves. */
+static void an_altered_head_says_the_new_thing(void **state)
+{
+    struct both *b = both_new(state);
+    struct bytes whole = vector_load("pull_message_found_request");
+    struct bytes text = vector_frame(whole).head;
+    for (int i = 0; i < 3; i++) {
+        struct pull_fields before = {0}, after = {0};
+        assert_int_equal(both_decode(b, text), OK);
+        assert_int_equal(fields_read(&pull_fields_table, &b->again, &before, NULL), OK);
+        assert_int_not_equal(before.queue_id, 77);
+        for (size_t k = 0; k < b->again.n_fields; k++)
+            if (bytes_equal(b->again.fields[k].name, BYTES("queueId")))
+                head_alter(&b->again, k, BYTES("77"));
+        assert_int_equal(fields_read(&pull_fields_table, &b->again, &after, NULL), OK);
+        assert_int_equal(after.queue_id, 77);
+    }
+    vector_free(whole);
+    both_free(b);
+}
+
 /* With any byte changed, left out or doubled it is what a full decode says it is. */
 static void every_change_is_seen(void **state)
 {
@@ -234,6 +255,7 @@ int main(void)
         cmocka_unit_test(remembers_what_clients_send),
         cmocka_unit_test(other_values_are_read_anew),
         cmocka_unit_test(learns_which_values_change),
+        cmocka_unit_test(an_altered_head_says_the_new_thing),
         cmocka_unit_test(every_change_is_seen),
         cmocka_unit_test(what_is_unusual_is_not_remembered),
     };

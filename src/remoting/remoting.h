@@ -52,6 +52,14 @@ struct head {
     struct field fields[HEAD_FIELDS_MAX]; /* only the first n_fields are written */
 };
 
+/* Whoever gives a field of a decoded head another value does it so: what is remembered of heads
+ * like this one is what it said before. */
+static inline void head_alter(struct head *head, size_t field, struct bytes value)
+{
+    head->fields[field].value = value;
+    head->memory = NULL;
+}
+
 /* `spare` takes text that was escaped or goes beyond ASCII; frame->head.len bytes of room are
  * always enough. Outputs are written in place as decoding goes on; on failure only `opaque` and
  * `flag` may be relied on, and only if they were decoded before the fault (they start as 0).

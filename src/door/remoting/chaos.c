@@ -305,7 +305,7 @@ static void pull_robbed(struct chaos *chaos, const struct chaos_plan *plan, stru
     int n = snprintf(text, 12, "%d", (int)(f.sys_flag & ~PULL_COMMIT));
     for (size_t i = 0; i < head->n_fields; i++)
         if (bytes_equal(head->fields[i].name, BYTES("sysFlag")))
-            head->fields[i].value = bytes_of(text, (size_t)n);
+            head_alter(head, i, bytes_of(text, (size_t)n));
 }
 
 /* A message that keeps its row stays in its queue, as official clients have it. */
