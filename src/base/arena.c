@@ -67,11 +67,11 @@ void arena_reset(struct arena *a)
 {
     if (!a->first)
         return;
-    size_t used = a->used;
+    size_t used = a->used > a->most ? a->used : a->most;
     bool outgrown = a->first->next != NULL;
     free_from(a->first->next);
     a->first->next = NULL;
-    a->used = 0;
+    a->used = a->most = 0;
     stand_in(a, a->first);
     if (outgrown && used <= KEEP_MAX) { /* next time it fits in one block */
         arena_clear(a);

@@ -17,6 +17,7 @@ struct arena {
     struct arena_block *first, *current;
     uint8_t *at, *end;
     size_t used, max;
+    size_t most; /* that was in use when some of it was given back */
 };
 
 void arena_init(struct arena *a, size_t max);
@@ -44,6 +45,7 @@ static inline void *arena_space(struct arena *a, size_t size)
 static inline void arena_trim(struct arena *a, const void *unused)
 {
     size_t least = (size_t)(a->at - (const uint8_t *)unused) & ~(size_t)15;
+    a->most = a->used > a->most ? a->used : a->most;
     a->at -= least;
     a->used -= least;
 }

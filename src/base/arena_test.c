@@ -79,6 +79,32 @@ static void keeps_what_the_last_request_needed(void **state)
     arena_clear(&a);
 }
 
+/* What was given back counts as needed: the next request will ask for as much before it knows how
+ * little it keeps. */
+static void keeps_room_for_what_is_given_back(void **state)
+{
+    (void)state;
+    struct arena a;
+    arena_init(&a, 1 << 20);
+    struct arena_block *kept = NULL;
+    for (int request = 0; request < 4; request++) {
+        assert_non_null(arena_alloc(&a, 64));
+        if (request > 0) {
+            uint8_t *most = arena_space(&a, 20000);
+            assert_non_null(most);
+            arena_trim(&a, most);
+        }
+        if (request > 1)
+            assert_ptr_equal(a.first, a.current);
+        if (request > 2)
+            assert_ptr_equal(a.first, kept);
+        kept = a.first;
+        arena_reset(&a);
+        assert_int_equal(a.used, 0);
+    }
+    arena_clear(&a);
+}
+
 /* Nothing is not the same as no memory: an empty text must have an address. */
 static void nothing_has_an_address(void **state)
 {
@@ -141,6 +167,7 @@ int main(void)
         cmocka_unit_test(gives_zeroed_aligned_memory_of_its_own),
         cmocka_unit_test(takes_back_what_was_not_needed),
         cmocka_unit_test(keeps_what_the_last_request_needed),
+        cmocka_unit_test(keeps_room_for_what_is_given_back),
         cmocka_unit_test(nothing_has_an_address),
         cmocka_unit_test(stops_at_its_ceiling),
         cmocka_unit_test(begins_in_memory_of_the_caller),
