@@ -98,9 +98,7 @@ static void note(struct store_cleaned *out, enum err err, const struct fault *wh
 
 /* ---- the disk ---- */
 
-/* As Apache counts: whole percent, rounded up, of what is there for us or taken. 0: the disk does
- * not say. */
-static unsigned percent_used(const struct vfs_space *space)
+unsigned disk_percent(const struct vfs_space *space)
 {
     if (space->total == 0 || space->free > space->total)
         return 0;
@@ -121,7 +119,7 @@ static bool disk_look(struct store *store, unsigned *used, struct store_cleaned 
     enum err err = store->vfs->calls->space(store->vfs, &space, &why);
     if (err)
         note(out, err, &why);
-    *used = err ? 0 : percent_used(&space);
+    *used = err ? 0 : disk_percent(&space);
     if (*used == 0)
         return false;
     if (*used > r->disk_warning)

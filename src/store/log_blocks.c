@@ -9,8 +9,9 @@
  * The price is room on the disk that nothing is in, so it is paid only by those who write much:
  * as many bytes are reserved in front of the log's end as this store has written since it was
  * opened, at most a file's worth. That doubles, so it is done some ten times and hardly ever again;
- * an idle store reserves nothing. Never more than a small part of what the disk has left, so that
- * nobody's messages go because of it; and a clean stop gives all of it back (log_trim).
+ * an idle store reserves nothing. Never more than a small part of what the disk has left, and never
+ * so much that the disk is fuller than messages may be deleted for (disk_max_used); and a clean
+ * stop gives all of it back (log_trim).
  *
  * With synchronous flush nothing is reserved: there it is the sync that costs, which takes longer
  * for a block that was reserved and is written for the first time than for a new one (0.83 of the
@@ -56,6 +57,18 @@ static void blocks_reserve(struct store *store, uint64_t from, uint64_t upto)
     calls->close(file);
 }
 
+/* The disk has room for `n` bytes that nothing is in. */
+static bool disk_has(struct store *store, uint64_t n)
+{
+    struct vfs_space space;
+    if (store->vfs->calls->space(store->vfs, &space, NULL) != OK ||
+        n > space.available / DISK_PART || n > space.free)
+        return false;
+    space.free -= n;
+    space.available -= n;
+    return disk_percent(&space) <= store->options.retention.disk_max_used;
+}
+
 void log_reserve(struct store *store)
 {
     struct log_blocks *b = &store->blocks;
@@ -65,9 +78,7 @@ void log_reserve(struct store *store)
     uint64_t from = b->upto > written ? b->upto : written, wanted = blocks_wanted(store, written);
     if (wanted <= from || from - written > (wanted - written) / 2)
         return;
-    struct vfs_space space;
-    if (store->vfs->calls->space(store->vfs, &space, NULL) != OK ||
-        wanted - from > space.available / DISK_PART)
+    if (!disk_has(store, wanted - from))
         return;
     b->upto = wanted;
     for (uint64_t at = from, next; at < wanted; at = next) {

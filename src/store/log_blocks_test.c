@@ -15,7 +15,7 @@ static struct {
     const struct vfs_calls *below;
     unsigned times;
     uint64_t bytes;
-    uint64_t available;
+    uint64_t used, available;
 } disk;
 
 static enum err disk_reserve(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why)
@@ -29,7 +29,7 @@ static enum err disk_space(struct vfs *v, struct vfs_space *out, struct fault *w
 {
     (void)v;
     (void)why;
-    *out = (struct vfs_space){UINT64_C(1) << 40, disk.available, disk.available};
+    *out = (struct vfs_space){disk.used + disk.available, disk.available, disk.available};
     return OK;
 }
 
@@ -42,6 +42,7 @@ static void open_house(struct house *h)
     disk.calls.space = disk_space;
     disk.times = 0;
     disk.bytes = 0;
+    disk.used = 0;
     disk.available = UINT64_C(1) << 40;
     h->fault->vfs.calls = &disk.calls;
     h->options.log_file_size = FILE_SIZE;
@@ -150,6 +151,24 @@ static void takes_only_a_small_part_of_what_is_left(void **state)
     everything_is_there(&h, n);
 }
 
+/* Above disk_max_used messages are deleted before their time. Empty blocks are never the reason. */
+static void does_not_make_the_disk_fuller_than_is_good_for_messages(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    unsigned most = h.store->options.retention.disk_max_used;
+    disk.available = 100 * FILE_SIZE;
+    disk.used = disk.available / (100 - most) * most;
+    uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+    store_keep_turn(h.store);
+    assert_int_equal(disk.times, 0);
+    disk.used -= 10 * FILE_SIZE;
+    store_keep_turn(h.store);
+    assert_true(disk.times > 0);
+    everything_is_there(&h, n);
+}
+
 /* Nor does it do so where each message is synced. */
 static void reserves_nothing_with_synchronous_flush(void **state)
 {
@@ -209,6 +228,7 @@ int main(void)
         cmocka_unit_test(reserves_as_much_as_was_written),
         cmocka_unit_test(a_clean_stop_gives_back_what_was_reserved),
         cmocka_unit_test(takes_only_a_small_part_of_what_is_left),
+        cmocka_unit_test(does_not_make_the_disk_fuller_than_is_good_for_messages),
         cmocka_unit_test(reserves_nothing_with_synchronous_flush),
         cmocka_unit_test(a_disk_that_fails_costs_only_speed),
         cmocka_unit_test(a_crash_leaves_nothing_to_read),

@@ -575,6 +575,9 @@ void retention_take(struct store *store, const struct store_retention *now);
 /* Before the seal: whatever was not swept yet gets its minimum, so that the next start counts the
  * same. */
 must_check enum err clean_minima(struct store *store, struct fault *why);
+/* As Apache counts: whole percent, rounded up, of what is there for us or taken. 0: the disk does
+ * not say. */
+unsigned disk_percent(const struct vfs_space *space);
 /* ERR_DISK_FULL while appends are refused because the disk is nearly full. */
 enum err disk_state(struct store *store, struct fault *why);
 
