@@ -277,6 +277,31 @@ static void tables_of_before_are_refused_and_can_be_brought_up(void **state)
     rig_disconnect(&rig);
 }
 
+/* Without the key claims would go on in a store that was emptied. What asks for it leaves nothing.
+ */
+static void claims_that_are_not_held_to_a_birth_are_refused_at_the_start(void **state)
+{
+    struct rig rig;
+    struct store *refused;
+    struct fault why = {0};
+    if (!ENGINE.births)
+        return;
+    rig_open(&rig);
+    assert_int_equal(rig_number(&rig, "SELECT COUNT(*) FROM {claims}"), 0);
+    char drop[200]; /* by the name that the server gave it */
+    (void)snprintf(drop, sizeof drop, "ALTER TABLE {claims} DROP FOREIGN KEY %s_claims_ibfk_1",
+                   rig.settings.table);
+    (void)rig_exec(&rig, drop);
+    assert_int_equal(sql_open(rig.engine, &rig.settings, &refused, &why), ERR_INVALID);
+    assert_non_null(strstr(why.text, "FOREIGN KEY (birth)"));
+    (void)rig_exec(&rig,
+                   "ALTER TABLE {claims} ADD FOREIGN KEY (birth) REFERENCES {birth} (number)");
+    rig_disconnect(&rig);
+    rig_connect(&rig);
+    assert_int_equal(ask(rig.conn, OP_CLAIM, 1, 10), OUT_OK);
+    rig_disconnect(&rig);
+}
+
 static int no_transactions(void **state)
 {
     transactions = false;
@@ -300,6 +325,7 @@ int main(void)
         cmocka_unit_test(claims_tell_the_clock_that_they_were_written_with),
         cmocka_unit_test(a_claim_that_is_not_told_its_clock_asks_for_it),
         cmocka_unit_test(tables_of_before_are_refused_and_can_be_brought_up),
+        cmocka_unit_test(claims_that_are_not_held_to_a_birth_are_refused_at_the_start),
         /* Connections that no handler gets may work in another way. */
         cmocka_unit_test_setup(each_of_a_batch_has_its_own_fate, no_transactions),
         cmocka_unit_test_setup(each_of_a_batch_has_its_own_fate, straight_writes),

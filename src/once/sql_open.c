@@ -7,6 +7,7 @@
 #include <time.h>
 
 #define CREATE_TRIES   5
+#define ROW_NUMBERS    6    /* of a row of claims, between its name and its birth */
 #define KEEPER_TURN_MS 1000 /* how often the keeper is looked after, at most */
 
 static int64_t clock_ms(void)
@@ -215,6 +216,36 @@ static enum err create_tables(struct conn *c, struct fault *why)
     return err;
 }
 
+/* Where the database holds claims to the store's birth, it does: a row of a birth that never was is
+ * refused. Else nobody would notice that the store was emptied. Nothing of it stays. */
+static enum err check_births(struct conn *c, struct fault *why)
+{
+    static const uint8_t no_id[ONCE_ID_SIZE];
+    const struct sql_engine *engine = c->store->engine;
+    struct fault refusal;
+    struct sql_call *call;
+    enum err err = engine->begin(c->sql, true, why);
+    if (!err)
+        err = conn_add(c, T_INSERT, NULL, &call, why);
+    if (err)
+        return err;
+    call_bytes(call, no_id, sizeof no_id);
+    call_text(call, "");
+    for (int i = 0; i < ROW_NUMBERS; i++)
+        call_int(call, 0);
+    call_int(call, 0); /* births are odd */
+    err = conn_flush(c, &refusal);
+    engine->rollback(c->sql);
+    if (err == OK)
+        return fault_set(why, ERR_INVALID,
+                         "the table %s_claims lets in rows of another birth: it lacks the FOREIGN "
+                         "KEY (birth) of docs/once-sql.md",
+                         c->store->settings.table);
+    if (err == ERR_IO && why)
+        *why = refusal;
+    return err == ERR_IO ? err : OK;
+}
+
 /* Reads the birth, and writes one where there is none. Two who do that at once agree on the
  * first. */
 static enum err read_birth(struct conn *c, struct fault *why)
@@ -278,6 +309,8 @@ static enum err prepare(struct conn *c, struct fault *why)
             return fault_add(why, err, "creating the tables %s_…", c->store->settings.table);
         err = ERR_STALE;
     }
+    if (!err && c->store->engine->births)
+        err = check_births(c, why);
     return err ? err : read_birth(c, why);
 }
 

@@ -33,8 +33,8 @@
 #define NAP_SHORT_NS  200000L
 #define NAP_DOUBLINGS 5 /* up to 6.4 ms */
 
-/* Up to 64 MiB of WAL, in pages; up to 8 of cache, in KiB, for each connection that needs them. */
-#define WAL_PAGES "16000"
+/* Up to 64 MiB of WAL; up to 8 of cache, in KiB, for each connection that needs them. */
+#define WAL_BYTES (64 << 20)
 #define CACHE_KIB "8192"
 
 /* ---- waiting ---- */
@@ -346,6 +346,25 @@ static enum err set_wal(struct sql_conn *c, struct fault *why)
     return err;
 }
 
+static bool row_number(void *user, const struct sql_value *columns, size_t n)
+{
+    int64_t *number = user;
+    *number = n == 1 && columns[0].type == SQL_INT ? columns[0].number : 0;
+    return true;
+}
+
+/* The file may be an application's, with pages of any size. */
+static enum err set_wal_size(struct sql_conn *c, struct fault *why)
+{
+    int64_t page_size = 0;
+    struct sql_call call = {
+        .text = "PRAGMA page_size", .once = true, .row = row_number, .user = &page_size};
+    enum err err = run_one(c, &call, why);
+    if (!err && page_size > 0)
+        (void)sqlite3_wal_autocheckpoint(c->db, (int)(WAL_BYTES / page_size));
+    return err;
+}
+
 static enum err set_up(struct sql_conn *c, struct fault *why)
 {
     if (sqlite3_db_readonly(c->db, "main") == 1)
@@ -356,8 +375,9 @@ static enum err set_up(struct sql_conn *c, struct fault *why)
     (void)sqlite3_rollback_hook(c->db, rolled_back, c);
     int rc = sqlite_clock(c);
     enum err err = rc == SQLITE_OK ? set_wal(c, why) : sqlite_fail(c, rc, why);
+    if (!err)
+        err = set_wal_size(c, why);
     static const char *const settings[] = {"PRAGMA synchronous = FULL",
-                                           "PRAGMA wal_autocheckpoint = " WAL_PAGES,
                                            "PRAGMA cache_size = -" CACHE_KIB};
     for (size_t i = 0; !err && i < sizeof settings / sizeof settings[0]; i++) {
         struct sql_call call = {.text = settings[i], .once = true};

@@ -28,6 +28,7 @@ static struct {
     enum disk_fault fault;
     bool happened;
     long writes, syncs;
+    bool harms; /* what stands beside the bytes that it writes, if the power goes */
 } disk = {.left = -1};
 
 struct disk_file {
@@ -128,7 +129,8 @@ static int disk_sector(sqlite3_file *f)
 
 static int disk_device(sqlite3_file *f)
 {
-    return disk_real(f)->pMethods->xDeviceCharacteristics(disk_real(f));
+    int is = disk_real(f)->pMethods->xDeviceCharacteristics(disk_real(f));
+    return disk.harms ? is & ~SQLITE_IOCAP_POWERSAFE_OVERWRITE : is;
 }
 
 static int disk_map(sqlite3_file *f, int page, int size, int extend, void volatile **out)
@@ -187,7 +189,7 @@ static inline void disk_put_between(void)
 {
     disk_usual = sqlite3_vfs_find(NULL);
     disk_vfs = *disk_usual;
-    disk_vfs.zName = "failing";
+    disk_vfs.zName = "unix-failing"; /* as if it were SQLite's own */
     disk_vfs.szOsFile += (int)sizeof(struct disk_file);
     disk_vfs.xOpen = disk_open;
     assert_int_equal(sqlite3_vfs_register(&disk_vfs, 1), SQLITE_OK);

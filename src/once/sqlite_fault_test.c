@@ -271,6 +271,21 @@ static void a_commit_is_few_writes_and_one_sync(void **state)
     rig_disconnect(&rig);
 }
 
+/* Commits are padded there, with a sync in the middle, and what comes behind it has none. */
+static void nothing_is_gathered_on_a_disk_that_harms_neighbours(void **state)
+{
+    struct rig rig;
+    static struct op ops[WIDE];
+    disk.harms = true;
+    prepare_wide(&rig);
+    disk.writes = disk.syncs = 0;
+    assert_int_equal(claim_wide(rig.conn, ROWS, ops, NULL), OK);
+    assert_true(disk.writes > 50);
+    assert_int_equal(state_of(rig.other, ROWS * 7919), ONCE_CONSUMING);
+    rig_disconnect(&rig);
+    disk.harms = false;
+}
+
 /* A handler may have set synchronous to what it liked: its connection gathers nothing, since there
  * may be no sync before others see the commit. */
 static void a_connection_that_a_handler_had_gathers_nothing(void **state)
@@ -435,6 +450,7 @@ int main(void)
         cmocka_unit_test(a_process_killed_while_it_creates_leaves_a_store_that_opens),
         cmocka_unit_test(a_batch_costs_one_sync),
         cmocka_unit_test(a_commit_is_few_writes_and_one_sync),
+        cmocka_unit_test(nothing_is_gathered_on_a_disk_that_harms_neighbours),
         cmocka_unit_test(a_connection_that_a_handler_had_gathers_nothing),
         cmocka_unit_test(a_gathered_write_that_fails_is_the_failure_of_its_commit),
         cmocka_unit_test(a_commit_over_what_was_spilled_is_whole_or_not_there),

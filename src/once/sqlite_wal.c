@@ -19,6 +19,12 @@
  *    in each commit, as connections are set to synchronous = FULL; one that was given to a handler,
  *    who can set that to something else, gathers nothing any more.
  * 3. Before any other call on the file what is gathered is written.
+ * 4. A disk that may harm what stands beside the bytes it writes (no
+ * SQLITE_IOCAP_POWERSAFE_OVERWRITE) has commits padded to whole sectors, with a sync in the middle.
+ * Nothing is gathered there.
+ * 5. It stands before SQLite's own VFS alone. One that an application has made the default may keep
+ *    what it likes behind its struct, and take a write of a certain size for a page: that one is
+ * used as it is.
  */
 #include "once/sqlite_int.h"
 
@@ -26,6 +32,7 @@
 #include <stdlib.h>
 
 #define VFS_NAME    "libonce"
+#define SQLITE_OWN  "unix"              /* how the names of SQLite's own begin here */
 #define GATHER_SIZE ((size_t)128 << 10) /* 31 pages; of a bigger commit, so much at a time */
 
 struct wal_file {
@@ -179,7 +186,7 @@ static int open_file(sqlite3_vfs *ours, const char *name, sqlite3_file *f, int f
 static void make(void)
 {
     usual = sqlite3_vfs_find(NULL);
-    if (!usual)
+    if (!usual || strncmp(usual->zName, SQLITE_OWN, strlen(SQLITE_OWN)) != 0)
         return;
     vfs = *usual;
     vfs.pNext = NULL;
@@ -193,7 +200,7 @@ const char *sqlite_wal_vfs(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, make);
-    return registered ? VFS_NAME : NULL;
+    return registered && sqlite3_vfs_find(NULL) == usual ? VFS_NAME : NULL;
 }
 
 /* ---- a commit ---- */
@@ -205,10 +212,19 @@ static struct wal_file *wal_file(const struct sql_conn *c)
     return f && f->pMethods == &wal_methods ? wal_of(f) : NULL;
 }
 
+/* SQLite asks the database's file, too, whether it has to pad its WAL. */
+static bool writes_harm_nothing_else(const struct sql_conn *c)
+{
+    sqlite3_file *f = NULL;
+    (void)sqlite3_file_control(c->db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
+    return f && f->pMethods &&
+           (f->pMethods->xDeviceCharacteristics(f) & SQLITE_IOCAP_POWERSAFE_OVERWRITE) != 0;
+}
+
 void sqlite_wal_gather(struct sql_conn *c)
 {
     struct wal_file *w = c->lent ? NULL : wal_file(c);
-    if (!w)
+    if (!w || !writes_harm_nothing_else(c))
         return;
     if (!w->bytes)
         w->bytes = malloc(GATHER_SIZE);
