@@ -182,11 +182,16 @@ static bool sqlite_mine(const char *url)
     return starts(url, "sqlite:");
 }
 
+/* In a file of its own: in a common one, whose WAL is copied back by whoever finds it long, each
+ * would do a part of the other's work. */
 static void *sqlite_dial(const char *url)
 {
     sqlite3 *db;
-    if (sqlite3_open(url + strlen("sqlite:"), &db))
-        errx(1, "%s: no connection", url);
+    char path[PASTE_MAX];
+    (void)snprintf(path, sizeof path, "%s.bare", url + strlen("sqlite:"));
+    if (sqlite3_open(path, &db))
+        errx(1, "%s: no connection", path);
+    must(url, db, "PRAGMA journal_mode = WAL");
     must(url, db, "PRAGMA synchronous = FULL");
     must(url, db, MAKE_CLAIMS);
     return db;
