@@ -201,6 +201,7 @@ class MariaDB(Server):
     stop_signal = signal.SIGTERM
     program = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin") or shutil.which("mysqld")
     missing = None if program else "mariadbd is missing (Debian: mariadb-server)"
+    small = ["--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M"]  # tests have several of them
 
     @property
     def socket(self):
@@ -225,8 +226,8 @@ class MariaDB(Server):
         return [self.program, "--no-defaults", "--datadir=" + self.data, "--tmpdir=" + self.folder,
                 "--socket=" + self.socket, "--bind-address=127.0.0.1", "--port=%d" % self.port, "--pid-file=" + os.path.join(self.folder, "pid"),
                 "--init-file=" + os.path.join(self.folder, "first.sql"), "--max-connections=300",
-                "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=32M", "--skip-name-resolve",
-                "--performance-schema=OFF", "--innodb-buffer-pool-dump-at-shutdown=OFF",
+                "--skip-name-resolve", "--performance-schema=OFF", *self.small,
+                "--innodb-buffer-pool-dump-at-shutdown=OFF",
                 "--innodb-flush-log-at-trx-commit=%d" % (1 if self.durable else 0), "--innodb-fast-shutdown=1"]
 
     def _answers(self):
