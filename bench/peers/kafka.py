@@ -18,7 +18,7 @@ import time
 import uuid
 
 from harness import process
-from .peer import NotHere, Peer, cache_folder, wait_port
+from .peer import NotHere, Peer, cache_folder, settle, wait_port
 from .server import Server, Watch
 
 POM = pathlib.Path(__file__).parent / "kafka" / "pom.xml"
@@ -132,6 +132,7 @@ class Kafka(Peer):
         self.backlogs += 1
         topic = "backlog-%d" % self.backlogs
         self._produce(server, topic, work.size, work.count)
+        settle()
         with Watch(server) as watch:
             text = self._tool("ConsumerPerformance", "--topic", topic, "--messages", work.count, "--bootstrap-server", server.address)
         rows = [line.split(", ") for line in text.strip().split("\n")]

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from harness import process
-from .peer import NotHere, Peer, cache_folder
+from .peer import NotHere, Peer, cache_folder, settle
 from .server import Server, Watch
 
 SERVER, VERSION = "github.com/nats-io/nats-server/v2", "v2.15.2"
@@ -102,6 +102,7 @@ class Nats(Peer):
         command = self._command(server, "consume", *self._shape(work), "-count", work.count)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as load:
             load.stdout.readline()
+            settle()
             with Watch(server) as watch:
                 out, _ = load.communicate(b"\n", timeout=300)
         return self._with(json.loads(out), watch)

@@ -48,6 +48,11 @@ class Peer:
         raise NotImplementedError
 
 
+def settle():
+    """A backlog was there before anybody came for it: none of it is still on its way to the disk when it is read."""
+    os.sync()
+
+
 def wait_port(port, seconds, alive):
     """Until somebody listens there; tries every millisecond."""
     deadline = time.monotonic() + seconds

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from harness import process
-from .peer import NotHere, Peer, wait_port
+from .peer import NotHere, Peer, settle, wait_port
 from .server import Server, Watch
 
 STREAMS = 8
@@ -104,6 +104,7 @@ class Redis(Peer):
 
     def _consume(self, server, work):
         self._benchmark(server, work, work.count, "XADD", "stream:__rand_int__", "*", "body", "x" * work.size)
+        settle()
         with socket.create_connection(server.address.split(":")) as connection:
             for number in range(STREAMS):
                 ask(connection, "XGROUP", "CREATE", stream(number), "g", "0")

@@ -7,7 +7,7 @@ import time
 
 from harness import apache, process, remoting
 from . import generator, limit
-from .peer import NotHere, Peer
+from .peer import NotHere, Peer, settle
 
 TOPIC, MANY, BACKLOG = "bench-peers", "bench-peers-many", "bench-peers-backlog"
 WARM_ROUNDS, WARM_SECONDS, WARM_GAIN = 8, 3, 1.03
@@ -65,6 +65,7 @@ class Rocket(Peer):
         self.backlogs = getattr(self, "backlogs", 0) + 1
         topic = "%s-%d" % (BACKLOG, self.backlogs)  # each is read once: a server that stays gets a new one
         self._fill(server, work, topic)
+        settle()
         return generator.watched(server, work, "wait for the next batch", "messages", "consume", "--topic", topic,
                                  "-c", work.connections, "--size", work.size, "--batch", 32)
 

@@ -5,7 +5,7 @@ is measured:
 
     start     from nothing to the first acknowledged message; memory while idle
     send      acknowledged sends: so many connections, so many under way on each
-    consume   a backlog is written, then taken as fast as can be
+    consume   a backlog is written and, once it is on the disk, taken as fast as can be
     e2e       from when a message was due until a waiting consumer has it, at a given rate
     both      consumers take what producers send, both as fast as can be
     idle      connections that say nothing: their memory, and sends beside them
