@@ -428,7 +428,7 @@ struct bytes dedup_of_topic(struct broker *b, const struct topic_settings *set,
                             struct arena *arena);
 void dedup_numbers(struct broker *b, struct broker_numbers *out);
 /* dedup_load.c: fills the table from the log, before anybody sends. */
-must_check enum err dedup_load(struct broker *b);
+must_check enum err dedup_load(struct broker *b, struct fault *why);
 
 /* ---- ledger.c, ledger_load.c ---- */
 

@@ -26,7 +26,7 @@ enum err broker_open(const struct broker_options *options, struct broker **out, 
     if (!err)
         err = core_fill(b, why);
     if (!err)
-        err = dedup_load(b);
+        err = dedup_load(b, why);
     if (!err)
         err = ledger_replay(b, why);
     if (err) {

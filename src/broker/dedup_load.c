@@ -53,6 +53,26 @@ static void queue_meet(void *user, struct bytes topic, int32_t queue_id, struct 
     l->cursors[l->n++] = (struct cursor){.queue = queue, .topic = waits ? NULL : known};
 }
 
+/* The message is there and cannot be read just now: for want of memory, of file handles. */
+static bool is_stuck(const struct read_result *read, int64_t offset)
+{
+    return read->status == READ_NONE_MATCHED && read->next <= offset;
+}
+
+/* A search by time takes what it cannot read for earlier than all else: so nothing is known if that
+ * is why it ended where it did. */
+static bool search_was_blind(struct store *store, const struct cursor *c)
+{
+    struct read_result read;
+    int64_t before = c->offset - 1;
+    if (before < queue_min(store, c->queue) || queue_store_time(store, c->queue, before) >= 0)
+        return false;
+    store_read(store, c->queue, &(struct read_request){.offset = before, .max_count = 1}, &read);
+    if (read.status == READ_FOUND)
+        counted_drop(read.slices[0].owner);
+    return is_stuck(&read, before);
+}
+
 /* Puts all cursors where the messages from that time on begin. How many these are. */
 static uint64_t cursors_seek(struct loading *l, int64_t from_ms)
 {
@@ -62,6 +82,8 @@ static uint64_t cursors_seek(struct loading *l, int64_t from_ms)
         struct cursor *c = &l->cursors[i];
         c->end = queue_max(c->queue);
         c->offset = queue_search_time(store, c->queue, from_ms);
+        if (search_was_blind(store, c))
+            l->err = ERR_IO;
         total += c->offset < c->end ? (uint64_t)(c->end - c->offset) : 0;
     }
     return total;
@@ -88,13 +110,18 @@ static void cursors_begin(struct loading *l)
 
 /* ---- in the order of the log ---- */
 
-/* Holds the next record of a queue. False: it is at its end. */
+/* Holds the next record of a queue. False: it is at its end, or what comes next cannot be read just
+ * now, which ends the loading: a name that is passed over would be stored a second time. */
 static bool cursor_read(struct loading *l, struct cursor *c)
 {
-    while (c->offset < c->end) {
+    while (!l->err && c->offset < c->end) {
         struct read_result read;
         store_read(l->broker->store, c->queue,
                    &(struct read_request){.offset = c->offset, .max_count = 1}, &read);
+        if (is_stuck(&read, c->offset)) {
+            l->err = ERR_IO;
+            return false;
+        }
         c->offset = read.next > c->offset ? read.next : c->offset + 1;
         if (read.status != READ_FOUND)
             continue;
@@ -134,7 +161,7 @@ static enum err heap_make(struct loading *l)
             l->heap[l->n_heap++] = &l->cursors[i];
     for (size_t i = l->n_heap; i-- > 0;)
         heap_sink(l, i);
-    return OK;
+    return OK; /* names_add gives back what is held, also after an error */
 }
 
 /* Room: core. */
@@ -168,21 +195,20 @@ static enum err name_add(struct loading *l, const struct record *record,
 static enum err names_add(struct loading *l)
 {
     struct broker *b = l->broker;
-    enum err err = OK;
     while (l->n_heap > 0) {
         struct cursor *c = l->heap[0];
         struct dedup_name name;
-        if (!err && record_name(b, c, &name))
-            err = name_add(l, &c->record, &name);
+        if (!l->err && record_name(b, c, &name))
+            l->err = name_add(l, &c->record, &name);
         counted_drop(c->slice.owner);
-        if (err || !cursor_read(l, c))
+        if (!cursor_read(l, c))
             l->heap[0] = l->heap[--l->n_heap];
         heap_sink(l, 0);
     }
-    return err;
+    return l->err;
 }
 
-enum err dedup_load(struct broker *b)
+enum err dedup_load(struct broker *b, struct fault *why)
 {
     if (!atomic_load_explicit(&b->dedup_used, memory_order_relaxed))
         return OK;
@@ -196,12 +222,16 @@ enum err dedup_load(struct broker *b)
     enum err err = l.err;
     if (!err) {
         cursors_begin(&l);
-        err = heap_make(&l);
+        err = l.err ? l.err : heap_make(&l);
     }
     if (!err)
         err = names_add(&l);
     room_leave(&b->room);
     free(l.cursors);
     free(l.heap);
+    if (err == ERR_IO)
+        return fault_set(why, err,
+                         "a stored message cannot be read just now (memory, open files?), so what "
+                         "was stored before is not known");
     return err;
 }

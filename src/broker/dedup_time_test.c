@@ -154,6 +154,27 @@ static void a_first_one_that_fails_is_no_first_one(void **state)
     assert_int_equal(send(rig, "T", "B", 0).known, 0);
 }
 
+/* A start that cannot read a message just now, for want of memory or handles, is no start: it would
+ * store that message a second time. */
+static void a_start_does_not_pass_over_what_it_cannot_read(void **state)
+{
+    struct rig *rig = rig_on_disk(state);
+    rig->open_files = 1;
+    rig_again(rig);
+    struct answer first = send(rig, "T", "K", 0);
+    rig_fill(rig, 6); /* it is not in the file that is open anyway */
+    rig_stop(rig);
+    struct fault why = {0};
+    rig->store_open = &disk.blind;
+    enum err err = rig_start(rig, &why);
+    rig->store_open = NULL;
+    disk.blind = false;
+    assert_int_equal(err, ERR_IO);
+    assert_non_null(strstr(why.text, "cannot be read"));
+    assert_int_equal(rig_start(rig, &why), OK);
+    assert_same(first, send(rig, "T", "K", 0));
+}
+
 /* With SYNC_FLUSH the second one's answer waits for the first one's record. */
 static void the_answer_waits_for_the_first_one_s_record(void **state)
 {
@@ -245,6 +266,7 @@ int main(void)
         dedup_case(when_there_are_too_many_the_oldest_go),
         dedup_case(what_the_log_has_lost_is_stored_again),
         dedup_case(a_first_one_that_fails_is_no_first_one),
+        dedup_case(a_start_does_not_pass_over_what_it_cannot_read),
         dedup_case(the_answer_waits_for_the_first_one_s_record),
         dedup_case(each_key_is_stored_once_however_many_send_it),
     };
