@@ -13,6 +13,8 @@
 
 struct cursor {
     struct queue *queue;
+    struct bytes name; /* of its topic */
+    int32_t queue_id;
     const struct topic *topic; /* NULL: messages for others wait here */
     int64_t offset, end;
     struct slice slice;
@@ -27,6 +29,7 @@ struct loading {
     size_t n_heap;
     int64_t now_ms, steady_ms; /* when it began */
     enum err err;
+    struct fault *why;
 };
 
 /* ---- which queues ---- */
@@ -35,7 +38,6 @@ struct loading {
 static void queue_meet(void *user, struct bytes topic, int32_t queue_id, struct queue *queue)
 {
     struct loading *l = user;
-    (void)queue_id;
     const struct topic *known = topic_find(l->broker, topic);
     bool waits = dedup_waits_there(topic);
     if (l->err || (!waits && (!known || dedup_by(l->broker, known).len == 0)))
@@ -50,13 +52,26 @@ static void queue_meet(void *user, struct bytes topic, int32_t queue_id, struct 
         l->cursors = bigger;
         l->cap = cap;
     }
-    l->cursors[l->n++] = (struct cursor){.queue = queue, .topic = waits ? NULL : known};
+    l->cursors[l->n++] = (struct cursor){
+        .queue = queue, .name = topic, .queue_id = queue_id, .topic = waits ? NULL : known};
 }
 
-/* The message is there and cannot be read just now: for want of memory, of file handles. */
+/* The message is there and cannot be read: for want of memory, of file handles, or of a sound disk.
+ */
 static bool is_stuck(const struct read_result *read, int64_t offset)
 {
     return read->status == READ_NONE_MATCHED && read->next <= offset;
+}
+
+/* A name that is passed over would be stored a second time, so there is no start without it. */
+static void stuck(struct loading *l, const struct cursor *c, int64_t offset)
+{
+    l->err = fault_set(
+        l->why, ERR_IO,
+        "the message at offset %lld of queue %d of topic %.*s cannot be read, so which messages "
+        "were stored before is not known; for want of memory or open files, try again; if it is "
+        "always this one, see what `oncemq store check` says of this folder",
+        (long long)offset, c->queue_id, BRIEF(c->name));
 }
 
 /* A search by time takes what it cannot read for earlier than all else: so nothing is known if that
@@ -83,7 +98,7 @@ static uint64_t cursors_seek(struct loading *l, int64_t from_ms)
         c->end = queue_max(c->queue);
         c->offset = queue_search_time(store, c->queue, from_ms);
         if (search_was_blind(store, c))
-            l->err = ERR_IO;
+            stuck(l, c, c->offset - 1);
         total += c->offset < c->end ? (uint64_t)(c->end - c->offset) : 0;
     }
     return total;
@@ -110,8 +125,8 @@ static void cursors_begin(struct loading *l)
 
 /* ---- in the order of the log ---- */
 
-/* Holds the next record of a queue. False: it is at its end, or what comes next cannot be read just
- * now, which ends the loading: a name that is passed over would be stored a second time. */
+/* Holds the next record of a queue. False: it is at its end, or what comes next cannot be read,
+ * which ends the loading. */
 static bool cursor_read(struct loading *l, struct cursor *c)
 {
     while (!l->err && c->offset < c->end) {
@@ -119,7 +134,7 @@ static bool cursor_read(struct loading *l, struct cursor *c)
         store_read(l->broker->store, c->queue,
                    &(struct read_request){.offset = c->offset, .max_count = 1}, &read);
         if (is_stuck(&read, c->offset)) {
-            l->err = ERR_IO;
+            stuck(l, c, c->offset);
             return false;
         }
         c->offset = read.next > c->offset ? read.next : c->offset + 1;
@@ -216,6 +231,7 @@ enum err dedup_load(struct broker *b, struct fault *why)
         .broker = b,
         .now_ms = clock_ms(b->clock),
         .steady_ms = dedup_now_ms(b),
+        .why = why,
     };
     room_enter(&b->room); /* for its settings; nobody else is here yet */
     store_each_queue(b->store, queue_meet, &l);
@@ -229,9 +245,5 @@ enum err dedup_load(struct broker *b, struct fault *why)
     room_leave(&b->room);
     free(l.cursors);
     free(l.heap);
-    if (err == ERR_IO)
-        return fault_set(why, err,
-                         "a stored message cannot be read just now (memory, open files?), so what "
-                         "was stored before is not known");
     return err;
 }

@@ -171,6 +171,7 @@ static void a_start_does_not_pass_over_what_it_cannot_read(void **state)
     disk.blind = false;
     assert_int_equal(err, ERR_IO);
     assert_non_null(strstr(why.text, "cannot be read"));
+    assert_non_null(strstr(why.text, "queue "));
     assert_int_equal(rig_start(rig, &why), OK);
     assert_same(first, send(rig, "T", "K", 0));
 }

@@ -110,6 +110,17 @@ unsigned disk_percent(const struct vfs_space *space)
     return whole ? (unsigned)((used * 100 + whole - 1) / whole) : 0;
 }
 
+/* Blocks that are reserved for the log cost nothing more when messages come: they are as good as
+ * free, and no message goes for their sake. */
+static void space_give_back(struct store *store, struct vfs_space *space)
+{
+    uint64_t n = log_reserved(store);
+    if (space->free > space->total || n > space->total - space->free)
+        return;
+    space->free += n;
+    space->available += n;
+}
+
 /* Decides whether appends are taken. False: nothing is known. */
 static bool disk_look(struct store *store, unsigned *used, struct store_cleaned *out)
 {
@@ -119,6 +130,8 @@ static bool disk_look(struct store *store, unsigned *used, struct store_cleaned 
     enum err err = store->vfs->calls->space(store->vfs, &space, &why);
     if (err)
         note(out, err, &why);
+    else
+        space_give_back(store, &space);
     *used = err ? 0 : disk_percent(&space);
     if (*used == 0)
         return false;

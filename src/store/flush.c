@@ -48,7 +48,9 @@ enum err log_flush(struct store *store, uint64_t upto, int64_t upto_ms, struct f
     uint64_t from = position_get(&store->positions.flushed);
     if (upto == from)
         return OK;
+    atomic_store(&f->syncing, true);
     enum err err = fileset_sync(&store->cache, &store->log, from, upto, why);
+    atomic_store(&f->syncing, false);
     if (!err && upto > f->folder_synced) {
         err = store->vfs->calls->sync_dir(store->vfs, LOG_FOLDER, why);
         if (!err && f->folder_synced == 0)

@@ -7,11 +7,18 @@
  * did, so no reader and no recovery sees a difference.
  *
  * The price is room on the disk that nothing is in, so it is paid only by those who write much:
- * as many bytes are reserved in front of the log's end as this store has written since it was
- * opened, at most a file's worth. That doubles, so it is done some ten times and hardly ever again;
- * an idle store reserves nothing. Never more than a small part of what the disk has left, and never
- * so much that the disk is fuller than messages may be deleted for (disk_max_used); and a clean
- * stop gives all of it back (log_trim).
+ * four times as many bytes are reserved in front of the log's end as this store has written since
+ * it was opened, at most a file's worth. So it is done some few times and hardly ever again; an
+ * idle store reserves nothing. Never more than a small part of what the disk has left, and never
+ * so much that the disk is fuller than messages are deleted or refused for; whoever looks how full
+ * it is later counts what is reserved as free (clean.c). And a clean stop gives all of it back
+ * (log_trim).
+ *
+ * It goes piece by piece, since a file system may let nobody write into a file while it looks for
+ * blocks for it, and one that runs out of them, or whose owner may have no more, keeps what it has
+ * found: so the first refusal ends it for a while. And it is done between flushes: behind half a
+ * second's messages the file system would wait 20 to 140 ms for the map of its free blocks, and
+ * whoever appends with it.
  *
  * With synchronous flush nothing is reserved: there it is the sync that costs, which takes longer
  * for a block that was reserved and is written for the first time than for a new one (0.83 of the
@@ -22,7 +29,10 @@
 #include "store/store_int.h"
 
 #define LEAST_PART 256 /* of a file: with less than that written nothing is reserved */
-#define DISK_PART  16  /* of the room on the disk: more than that is never reserved at once */
+#define LEAD       4   /* times what was written */
+#define DISK_PART  16  /* of the room on the disk: more than that is never reserved */
+#define PIECE      (32u << 20)
+#define AGAIN_MS   10000 /* after the disk refused */
 
 void log_blocks_init(struct store *store)
 {
@@ -38,12 +48,12 @@ static uint64_t blocks_wanted(struct store *store, uint64_t written)
     room_enter(&tail->room);
     uint64_t end = tail->ahead ? tail->ahead : store->log.end;
     room_leave(&tail->room);
-    lead = lead < size / LEAST_PART ? 0 : lead < size ? lead : size;
+    lead = lead < size / LEAST_PART ? 0 : lead < size / LEAD ? LEAD * lead : size;
     return written + lead < end ? written + lead : end;
 }
 
-/* In one file. The disk may refuse. */
-static void blocks_reserve(struct store *store, uint64_t from, uint64_t upto)
+/* One piece, in one file. False: the disk refused. */
+static bool piece_reserve(struct store *store, uint64_t from, uint64_t upto)
 {
     const struct vfs_calls *calls = store->vfs->calls;
     uint64_t base = from - from % store->log.file_size;
@@ -51,39 +61,58 @@ static void blocks_reserve(struct store *store, uint64_t from, uint64_t upto)
     struct vfs_file *file;
     fileset_path(path, LOG_FOLDER, base);
     if (calls->open(store->vfs, path, VFS_WRITE, &file, NULL) != OK)
-        return;
+        return false;
     enum err err = calls->reserve(file, from - base, upto - from, NULL);
-    (void)err;
     calls->close(file);
+    return err == OK;
 }
 
-/* The disk has room for `n` bytes that nothing is in. */
-static bool disk_has(struct store *store, uint64_t n)
+/* So many of `n` bytes more may be reserved on this disk. */
+static uint64_t disk_allows(struct store *store, uint64_t n)
 {
+    uint64_t already = log_reserved(store), in_all;
+    const struct store_retention *r = &store->options.retention;
+    unsigned most = r->disk_max_used < r->disk_forced ? r->disk_max_used : r->disk_forced;
+    most = most < r->disk_warning ? most : r->disk_warning;
     struct vfs_space space;
-    if (store->vfs->calls->space(store->vfs, &space, NULL) != OK ||
-        n > space.available / DISK_PART || n > space.free)
-        return false;
+    if (store->vfs->calls->space(store->vfs, &space, NULL) != OK)
+        return 0;
+    in_all = (space.available + already) / DISK_PART;
+    if (n > in_all || in_all - n < already)
+        n = in_all > already ? in_all - already : 0;
+    if (n > space.free || n > space.available)
+        return 0;
     space.free -= n;
     space.available -= n;
-    return disk_percent(&space) <= store->options.retention.disk_max_used;
+    return disk_percent(&space) <= most ? n : 0;
 }
 
 void log_reserve(struct store *store)
 {
     struct log_blocks *b = &store->blocks;
-    if (store->options.sync_flush || !store->vfs->calls->reserve)
+    uint64_t now_ns = clock_ns(store->options.clock);
+    if (store->options.sync_flush || !store->vfs->calls->reserve || now_ns < b->again_ns)
         return;
     uint64_t written = position_get(&store->positions.written), size = store->log.file_size;
     uint64_t from = b->upto > written ? b->upto : written, wanted = blocks_wanted(store, written);
     if (wanted <= from || from - written > (wanted - written) / 2)
         return;
-    if (!disk_has(store, wanted - from))
-        return;
-    b->upto = wanted;
-    for (uint64_t at = from, next; at < wanted; at = next) {
+    const _Atomic bool *syncing = &store->flusher.syncing;
+    uint64_t end = from + disk_allows(store, wanted - from);
+    bool fine = end > from;
+    for (uint64_t at = from, next; fine && at < end && !atomic_load(syncing); at = next) {
         next = at - at % size + size;
-        next = next < wanted ? next : wanted;
-        blocks_reserve(store, at, next);
+        next = next - at > PIECE ? at + PIECE : next;
+        next = next < end ? next : end;
+        fine = piece_reserve(store, at, next);
+        if (fine)
+            b->upto = next;
     }
+    b->again_ns = fine ? 0 : now_ns + AGAIN_MS * UINT64_C(1000000);
+}
+
+uint64_t log_reserved(struct store *store)
+{
+    uint64_t written = position_get(&store->positions.written);
+    return store->blocks.upto > written ? store->blocks.upto - written : 0;
 }

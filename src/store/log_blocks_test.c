@@ -16,13 +16,17 @@ static struct {
     unsigned times;
     uint64_t bytes;
     uint64_t used, available;
+    bool refuses;
 } disk;
 
 static enum err disk_reserve(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why)
 {
     disk.times++;
     disk.bytes += n;
-    return disk.below->reserve(f, at, n, why);
+    if (disk.refuses)
+        return fault_set(why, ERR_DISK_FULL, "no blocks are left");
+    enum err err = disk.below->reserve(f, at, n, why);
+    return err == ERR_UNSUPPORTED ? OK : err; /* the folder of the tests is in memory */
 }
 
 static enum err disk_space(struct vfs *v, struct vfs_space *out, struct fault *why)
@@ -43,6 +47,7 @@ static void open_house(struct house *h)
     disk.times = 0;
     disk.bytes = 0;
     disk.used = 0;
+    disk.refuses = false;
     disk.available = UINT64_C(1) << 40;
     h->fault->vfs.calls = &disk.calls;
     h->options.log_file_size = FILE_SIZE;
@@ -74,10 +79,10 @@ static void everything_is_there(struct house *h, uint64_t n)
     house_clear(h);
 }
 
-/* Nothing for a store that writes little. From then on as much again as was written since the
+/* Nothing for a store that writes little. From then on four times as much as was written since the
  * start, in few steps, over the end of a file into the next one, and never more than a file's
  * worth. */
-static void reserves_as_much_as_was_written(void **state)
+static void reserves_some_times_as_much_as_was_written(void **state)
 {
     (void)state;
     struct house h;
@@ -90,7 +95,7 @@ static void reserves_as_much_as_was_written(void **state)
     while (written(&h) < 3 * FILE_SIZE) {
         n = send_upto(&h, n, written(&h) + LEAST / 2);
         store_keep_turn(h.store);
-        uint64_t lead = written(&h) < FILE_SIZE ? written(&h) : FILE_SIZE;
+        uint64_t lead = written(&h) < FILE_SIZE / 4 ? 4 * written(&h) : FILE_SIZE;
         uint64_t there = h.store->blocks.upto - written(&h);
         assert_true(written(&h) < LEAST || there + LEAST >= lead / 2);
         assert_true(there <= lead);
@@ -135,35 +140,111 @@ static void a_clean_stop_gives_back_what_was_reserved(void **state)
 }
 
 /* On a disk with little room left it would be others' messages that go for it, or nothing more
- * could be stored at all. */
+ * could be stored at all. However often it is asked. */
 static void takes_only_a_small_part_of_what_is_left(void **state)
 {
     (void)state;
     struct house h;
     open_house(&h);
-    disk.available = 16 * (FILE_SIZE / 2) - 1;
+    disk.available = 2 * FILE_SIZE;
     uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
-    store_keep_turn(h.store);
-    assert_int_equal(disk.times, 0);
-    disk.available = 16 * FILE_SIZE;
-    store_keep_turn(h.store);
-    assert_true(disk.times > 0);
+    for (int i = 0; i < 100; i++) {
+        uint64_t before = disk.bytes;
+        store_keep_turn(h.store);
+        disk.available -= disk.bytes - before;
+        disk.used += disk.bytes - before;
+    }
+    assert_in_range(disk.bytes, FILE_SIZE / 9, FILE_SIZE / 8);
     everything_is_there(&h, n);
 }
 
-/* Above disk_max_used messages are deleted before their time. Empty blocks are never the reason. */
+/* Above disk_max_used messages are deleted before their time, above disk_forced whatever their age,
+ * and above disk_warning none is taken. Empty blocks are never the reason, whichever of the three
+ * is the lowest. */
 static void does_not_make_the_disk_fuller_than_is_good_for_messages(void **state)
+{
+    (void)state;
+    static const unsigned limits[][3] = {{75, 85, 90}, {95, 80, 90}, {95, 85, 70}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        const unsigned *l = limits[i];
+        unsigned most = l[0] < l[1] ? l[0] : l[1];
+        most = most < l[2] ? most : l[2];
+        struct house h;
+        open_house(&h);
+        retention_take(h.store, &(struct store_retention){.disk_max_used = l[0],
+                                                          .disk_forced = l[1],
+                                                          .disk_warning = l[2]});
+        disk.available = 100 * FILE_SIZE;
+        disk.used = disk.available / (100 - most) * most;
+        uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+        store_keep_turn(h.store);
+        assert_int_equal(disk.times, 0);
+        disk.used -= 10 * FILE_SIZE;
+        clock_manual_advance(&h.clock, 20000);
+        store_keep_turn(h.store);
+        assert_true(disk.times > 0);
+        everything_is_there(&h, n);
+    }
+}
+
+/* What others write later fills the disk beside the empty blocks: these count as free, or messages
+ * would be refused and deleted for their sake. */
+static void what_is_reserved_counts_as_free(void **state)
 {
     (void)state;
     struct house h;
     open_house(&h);
-    unsigned most = h.store->options.retention.disk_max_used;
-    disk.available = 100 * FILE_SIZE;
-    disk.used = disk.available / (100 - most) * most;
+    retention_take(h.store, &(struct store_retention){
+                                .disk_max_used = 75, .disk_forced = 85, .disk_warning = 90});
+    disk.used = 50 * FILE_SIZE;
+    disk.available = 50 * FILE_SIZE;
     uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
     store_keep_turn(h.store);
+    uint64_t reserved = h.store->blocks.upto - written(&h);
+    assert_in_range(reserved, FILE_SIZE / 2, FILE_SIZE);
+
+    unsigned warning = h.store->options.retention.disk_warning;
+    disk.available = (100 - warning) * FILE_SIZE - reserved;
+    disk.used = 100 * FILE_SIZE - disk.available;
+    struct store_cleaned out;
+    clock_manual_advance(&h.clock, 20000);
+    store_clean_turn(h.store, &out);
+    assert_true(out.looked);
+    assert_int_equal(out.used_percent, warning);
+    assert_false(out.refusing);
+    everything_is_there(&h, n);
+}
+
+/* A disk that has no more blocks keeps those that it has found: it is not asked again and again. */
+static void a_refusal_is_the_end_for_a_while(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+    disk.refuses = true;
+    for (int i = 0; i < 10; i++)
+        store_keep_turn(h.store);
+    assert_int_equal(disk.times, 1);
+    disk.refuses = false;
+    clock_manual_advance(&h.clock, 20000);
+    store_keep_turn(h.store);
+    assert_true(disk.times > 1);
+    assert_true(h.store->blocks.upto > written(&h));
+    everything_is_there(&h, n);
+}
+
+/* A file system that has to read for it would wait behind the flush, and appends with it. */
+static void waits_for_a_flush_that_is_under_way(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+    atomic_store(&h.store->flusher.syncing, true);
+    store_keep_turn(h.store);
     assert_int_equal(disk.times, 0);
-    disk.used -= 10 * FILE_SIZE;
+    atomic_store(&h.store->flusher.syncing, false);
     store_keep_turn(h.store);
     assert_true(disk.times > 0);
     everything_is_there(&h, n);
@@ -225,10 +306,13 @@ static void a_crash_leaves_nothing_to_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reserves_as_much_as_was_written),
+        cmocka_unit_test(reserves_some_times_as_much_as_was_written),
         cmocka_unit_test(a_clean_stop_gives_back_what_was_reserved),
         cmocka_unit_test(takes_only_a_small_part_of_what_is_left),
         cmocka_unit_test(does_not_make_the_disk_fuller_than_is_good_for_messages),
+        cmocka_unit_test(what_is_reserved_counts_as_free),
+        cmocka_unit_test(a_refusal_is_the_end_for_a_while),
+        cmocka_unit_test(waits_for_a_flush_that_is_under_way),
         cmocka_unit_test(reserves_nothing_with_synchronous_flush),
         cmocka_unit_test(a_disk_that_fails_costs_only_speed),
         cmocka_unit_test(a_crash_leaves_nothing_to_read),

@@ -383,13 +383,16 @@ void fill_close(struct filler *f);               /* … and when this returns no
 
 /* Keeper only. */
 struct log_blocks {
-    uint64_t began; /* where the log ended when the store was opened */
-    uint64_t upto;  /* its blocks are reserved up to here, as far as the disk could */
+    uint64_t began;    /* where the log ended when the store was opened */
+    uint64_t upto;     /* its blocks are reserved up to here */
+    uint64_t again_ns; /* the disk has refused; not before then */
 };
 
 void log_blocks_init(struct store *store); /* at the end of opening */
 /* Sees to it that the log has blocks where it will go on. */
 void log_reserve(struct store *store);
+/* So many bytes on the disk are only waiting for messages. Keeper only. */
+uint64_t log_reserved(struct store *store);
 
 /* ---- position.c, flush.c ---- */
 
@@ -412,6 +415,7 @@ struct flusher {
     uint64_t
         folder_synced; /* log files up to here are known to their folder on disk. Flusher only */
     _Atomic int64_t flushed_ms; /* store time of the last flushed record */
+    _Atomic bool syncing;       /* the log is on its way to the disk */
 };
 
 /* What is tried again. Its owner alone sets it, in the room `files`. */

@@ -260,7 +260,7 @@ static enum err fault_clear(struct vfs_file *file, uint64_t at, uint64_t n, stru
     return err;
 }
 
-/* Nothing is safe because of it, and nothing is different. */
+/* Nothing is safe because of it, and nothing is different. One that fails has reserved a part. */
 static enum err fault_reserve(struct vfs_file *file, uint64_t at, uint64_t n, struct fault *why)
 {
     struct vfs_fault *f = file->disk;
@@ -268,9 +268,14 @@ static enum err fault_reserve(struct vfs_file *file, uint64_t at, uint64_t n, st
         return fault_set(why, ERR_UNSUPPORTED, "the disk below reserves nothing");
     LOCKED(f);
     f->reserves++;
-    enum err err = fails(f) ? failing(f, why) : OK;
+    bool failed = fails(f);
+    if (failed)
+        n = some_sectors(f, at, n);
+    enum err err = n ? f->below->calls->reserve(file->below, at, n, why) : OK;
+    if (failed)
+        err = failing(f, why);
     UNLOCK(f);
-    return err ? err : f->below->calls->reserve(file->below, at, n, why);
+    return err;
 }
 
 /* All parts in one; its memory is the caller's. */
