@@ -60,12 +60,13 @@ def available_memory():
 
 
 def touch_memory(most):
-    """Twice the memory that a measurement writes at most is taken and given back, or half of what there is. In a virtual machine pages
+    """Four times the memory that a measurement writes at most is taken and given back, since the warm-up before it writes
+    as well and not all that was given back is what comes next; or half of what there is. In a virtual machine pages
     that nobody has used for a while are the host's, and to get one back costs more than all that a server does for a message;
     and where files of those before fill the memory, each page has to be taken from them first, by whoever comes next."""
     free = available_memory()
     with contextlib.suppress(OSError), tempfile.TemporaryFile(dir="/dev/shm") as file:  # where there is little, as much as fits
-        for _ in range(min(2 * most, free // 2) >> 20):
+        for _ in range(min(4 * most, free // 2) >> 20):
             file.write(MIB)
 
 
