@@ -2,6 +2,7 @@
 #include "once/once_int.h"
 #include "once/sql.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -29,24 +30,59 @@ void texts_clear(struct once *once)
         free(once->texts[--once->n_texts]);
 }
 
-#define BLANKS " \t\r\n"
-
-/* Whether these words are the first ones of a statement; a blank in them stands for any. */
-static bool begins_with(const char *sql, const char *words)
+/* Behind a comment of any dialect; `sql` itself: there is none. MariaDB does what stands in the
+ * comments that begin with an exclamation mark, so of these only the beginning is passed over. Only
+ * PostgreSQL has comments within comments: `nested`. */
+static const char *behind_comment(const char *sql, bool nested)
 {
-    sql += strspn(sql, BLANKS "(");
-    for (; *words; words++) {
-        if (*words != ' ') {
-            if (strncasecmp(sql, words, 1) != 0)
-                return false;
-            sql++;
-            continue;
-        }
-        if (!*sql || !strchr(BLANKS, *sql))
-            return false;
-        sql += strspn(sql, BLANKS);
+    if (strncmp(sql, "--", 2) == 0 || *sql == '#')
+        return sql + strcspn(sql, "\n");
+    if (strncmp(sql, "*/", 2) == 0)
+        return sql + 2;
+    if (strncmp(sql, "/*!", 3) == 0)
+        return sql + 3 + strspn(sql + 3, "0123456789");
+    if (strncmp(sql, "/*M!", 4) == 0)
+        return sql + 4 + strspn(sql + 4, "0123456789");
+    if (strncmp(sql, "/*", 2) != 0)
+        return sql;
+    unsigned depth = 1;
+    for (sql += 2; *sql && depth > 0; sql++) {
+        bool opens = nested && strncmp(sql, "/*", 2) == 0, shuts = strncmp(sql, "*/", 2) == 0;
+        depth += opens;
+        depth -= shuts;
+        sql += opens || shuts;
     }
-    return strchr(BLANKS ";=", *sql);
+    return sql;
+}
+
+/* Where the next word of a statement begins. */
+static const char *next_word(const char *sql, bool nested)
+{
+    for (const char *before = NULL; before != sql;) {
+        before = sql;
+        sql += strspn(sql, " \t\r\n\f\v(;");
+        sql = behind_comment(sql, nested);
+    }
+    return sql;
+}
+
+/* Whether these words are the first ones of a statement; between them stands a blank. */
+static bool begins_with(const char *sql, const char *words, bool nested)
+{
+    sql = next_word(sql, nested);
+    for (; *words; words++) {
+        const char *before = sql;
+        sql = *words == ' ' ? next_word(sql, nested) : sql + 1;
+        if (*words == ' ' ? sql == before : strncasecmp(before, words, 1) != 0)
+            return false;
+    }
+    return !isalnum((unsigned char)*sql) && *sql != '_' && *sql != '$' && (signed char)*sql >= 0;
+}
+
+/* As any of the databases would read it. */
+static bool may_begin_with(const char *sql, const char *words)
+{
+    return begins_with(sql, words, false) || begins_with(sql, words, true);
 }
 
 /* What ends a transaction is for once_end to say, also where it does so by the way: then the mark
@@ -55,13 +91,13 @@ static bool ends_it(const struct once_driver *driver, const char *sql)
 {
     static const char *const words[] = {"COMMIT", "ROLLBACK", "BEGIN", "START",
                                         "END",    "ABORT",    "XA",    NULL};
-    if (begins_with(sql, "CREATE TEMPORARY") || begins_with(sql, "DROP TEMPORARY"))
-        return false;
     for (size_t i = 0; words[i]; i++)
-        if (begins_with(sql, words[i]))
+        if (may_begin_with(sql, words[i]))
             return true;
+    if (begins_with(sql, "CREATE TEMPORARY", false) || begins_with(sql, "DROP TEMPORARY", false))
+        return false;
     for (size_t i = 0; driver->ends && driver->ends[i]; i++)
-        if (begins_with(sql, driver->ends[i]))
+        if (may_begin_with(sql, driver->ends[i]))
             return true;
     return false;
 }

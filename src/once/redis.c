@@ -229,6 +229,7 @@ static enum err redis_accept(struct store *store, struct conn *conn, struct faul
 ONCE_DRIVER_EXPORT(redis);
 const struct once_driver once_driver_redis = {
     .name = "redis",
+    .lanes = 2, /* the server works while callers are woken and ask again */
     .open = redis_open,
     .close = redis_close,
     .connect = wire_open,

@@ -1,6 +1,8 @@
 /* sql_open.c - opening an SQL store: its tables, its birth, its connections. */
 #include "once/sql_int.h"
 
+#include "once.h"
+
 #include "base/dice.h"
 
 #include <stdlib.h>
@@ -231,7 +233,8 @@ static enum err check_births(struct conn *c, struct fault *why)
         return err;
     call_bytes(call, no_id, sizeof no_id);
     call_text(call, "");
-    for (int i = 0; i < ROW_NUMBERS; i++)
+    call_int(call, ONCE_CONSUMING); /* as it could be: it shall be refused for its birth alone */
+    for (int i = 1; i < ROW_NUMBERS; i++)
         call_int(call, 0);
     call_int(call, 0); /* births are odd */
     err = conn_flush(c, &refusal);
@@ -241,9 +244,10 @@ static enum err check_births(struct conn *c, struct fault *why)
                          "the table %s_claims lets in rows of another birth: it lacks the FOREIGN "
                          "KEY (birth) of docs/once-sql.md",
                          c->store->settings.table);
-    if (err == ERR_IO && why)
-        *why = refusal;
-    return err == ERR_IO ? err : OK;
+    if (err != ERR_INVALID && why)
+        *why =
+            refusal; /* nothing is known: a lock, a server that is read-only, no right to write */
+    return err == ERR_INVALID ? OK : err;
 }
 
 /* Reads the birth, and writes one where there is none. Two who do that at once agree on the

@@ -22,6 +22,8 @@
 #include "once.h"
 
 #define LONG_MS (INT64_MAX / 8) /* a sum of three is in bounds */
+#define CLOCK_MS                                                                                   \
+    INT64_C(1000000000000) /* in 2001: what a statement tells and is less is no clock */
 
 static bool fits(int64_t ms)
 {
@@ -148,11 +150,12 @@ enum err sql_straight(struct conn *c, struct fault *why)
     bool written = !err;
     c->committed = last && written;
     err = look(c, err, why);
+    bool tick = c->store->texts[T_TICK];
     for (size_t i = 0; written && !err && i < c->n_slots; i++) {
         struct slot *slot = &c->slots[i];
-        int64_t now_ms = c->store->texts[T_TICK] ? c->now_ms : slot->told;
-        bool told = now_ms > 0 || slot->op->kind == OP_FINISH; /* else its fence is not known */
-        if (is_straight(slot) && slot->changed > 0 && told)
+        int64_t now_ms = tick ? c->now_ms : slot->told;
+        bool told = now_ms > (tick ? 0 : CLOCK_MS); /* else the fence of a claim is not known */
+        if (is_straight(slot) && slot->changed > 0 && (told || slot->op->kind == OP_FINISH))
             settle(slot, now_ms);
         slot->durable = slot->settled && c->committed;
     }

@@ -210,6 +210,8 @@ static enum err run(struct sql_conn *c, struct sql_call *calls, size_t n, size_t
     for (size_t i = 0; !err && i < n; i++) {
         *failed = i;
         err = run_one(c, &calls[i], why);
+        /* A handler has ended its transaction, whatever it is to do then. */
+        c->lent = c->lent || (calls[i].foreign && sqlite3_get_autocommit(c->db));
     }
     return err;
 }
@@ -408,7 +410,8 @@ static enum err connect(const struct store_settings *settings, struct sql_conn *
     enum err err = path_of(settings->url, &c->path, why);
     if (!err) {
         bool looks = settings->looks, is_new = !looks && access(c->path, F_OK) != 0;
-        int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+        /* Each with a cache and a WAL of its own, whatever the application has made the default. */
+        int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
         flags |= looks ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
         int rc = sqlite3_open_v2(c->path, &c->db, flags, sqlite_wal_vfs());
         if (rc != SQLITE_OK)

@@ -19,12 +19,12 @@
  *    in each commit, as connections are set to synchronous = FULL; one that was given to a handler,
  *    who can set that to something else, gathers nothing any more.
  * 3. Before any other call on the file what is gathered is written.
- * 4. A disk that may harm what stands beside the bytes it writes (no
- * SQLITE_IOCAP_POWERSAFE_OVERWRITE) has commits padded to whole sectors, with a sync in the middle.
- * Nothing is gathered there.
+ * 4. A disk that may harm what stands beside the bytes it writes, one that does not say
+ *    SQLITE_IOCAP_POWERSAFE_OVERWRITE, has commits padded to whole sectors, with a sync in the
+ *    middle. Nothing is gathered there.
  * 5. It stands before SQLite's own VFS alone. One that an application has made the default may keep
  *    what it likes behind its struct, and take a write of a certain size for a page: that one is
- * used as it is.
+ *    used as it is.
  */
 #include "once/sqlite_int.h"
 
@@ -42,6 +42,7 @@ struct wal_file {
     uint8_t *bytes; /* GATHER_SIZE, or NULL */
     size_t n;
     sqlite3_int64 offset; /* of the first of them */
+    int failed;           /* why something that was gathered in this COMMIT is not there */
 };
 
 static struct wal_file *wal_of(sqlite3_file *f)
@@ -54,8 +55,10 @@ static int flush(struct wal_file *w)
     if (w->n == 0)
         return SQLITE_OK;
     int size = (int)w->n;
-    w->n = 0; /* whether it goes well or not: the COMMIT fails */
-    return w->real->pMethods->xWrite(w->real, w->bytes, size, w->offset);
+    w->n = 0;
+    int rc = w->real->pMethods->xWrite(w->real, w->bytes, size, w->offset);
+    w->failed = w->failed ? w->failed : rc;
+    return rc;
 }
 
 static int wal_write(sqlite3_file *f, const void *at, int size, sqlite3_int64 offset)
@@ -93,6 +96,7 @@ static int wal_sync(sqlite3_file *f, int flags)
 {
     struct wal_file *w = wal_of(f);
     int rc = flush(w);
+    rc = rc ? rc : w->failed; /* whoever was told before may have gone on */
     return rc ? rc : w->real->pMethods->xSync(w->real, flags);
 }
 
@@ -239,4 +243,5 @@ void sqlite_wal_done(struct sql_conn *c, bool committed)
     invariant(!committed || w->n == 0);
     w->gathers = false;
     w->n = 0; /* of a COMMIT that failed in the middle */
+    w->failed = SQLITE_OK;
 }
