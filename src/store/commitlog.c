@@ -10,10 +10,11 @@
  * stays in the window until that is big enough: the dispatcher comes soon and takes it, rather than
  * to touch pages of the mapping that nobody has touched before.
  *
- * The log is *paved*: the first write that gets into a new stone of 32 KiB brings zeros for the
+ * The log is *paved*: the first write that gets into a new stone of 128 KiB brings zeros for the
  * rest of it, which is what stands there anyway. For a write that long the kernel makes one big
- * page where it would make eight small ones, and the appends that follow only copy. It takes a
- * seventh off a batch of 32; stones of 64 KiB cost a busy broker more for zeros than they save.
+ * page where it would make many small ones, and the appends that follow only copy. It takes a
+ * seventh off a batch of 32. With stones of 32 KiB a busy broker stores 6 to 10 % less on reserved
+ * blocks; 256 are no better than 128.
  */
 #include "store/store_int.h"
 

@@ -85,7 +85,7 @@ must_check enum err segment_adopt(struct cache *c, struct fileset *set, uint64_t
                                   struct segment **out, struct fault *why);
 must_check enum err segment_map(struct segment *seg, const uint8_t **out, struct fault *why);
 bool segment_hot(struct segment *seg); /* better mapped than read, if it is read in small pieces */
-#define STONE (32u << 10)              /* the log is paved with them: see commitlog.c */
+#define STONE (128u << 10)             /* the log is paved with them: see commitlog.c */
 /* Writes some bytes, and zeros behind them. */
 must_check enum err segment_write(struct segment *seg, uint64_t position, struct bytes bytes,
                                   size_t zeros, struct fault *why);
