@@ -1,10 +1,11 @@
 /* commitlog.c - the end of the log: records get their places and go to the file.
  *
- * One call is one visit. Its records are encoded behind each other into the tail's window and
- * leave in one write for each file they touch. Nothing moves before everything is written: on an
- * error the offsets that were given out are taken back and the end stays where it was. What a
- * failed write may have left behind the end is wiped before the caller is told, because it could
- * look like a record: to recovery, and behind the next one.
+ * One call is one visit. Its records were written on a sheet before (sheet.c), or are encoded
+ * behind each other into the tail's window, and leave in one write for each file they touch.
+ * Nothing moves before everything is written: on an error the offsets that were given out are taken
+ * back and the end stays where it was. What a failed write may have left behind the end is wiped
+ * before the caller is told, because it could look like a record: to recovery, and behind the next
+ * one.
  *
  * Plain messages leave slips for the dispatcher (slip.c). If a record has none, what is written
  * stays in the window until that is big enough: the dispatcher comes soon and takes it, rather than
@@ -35,6 +36,9 @@ struct placing {
 
 static enum err place_all(struct placing *p, const struct draft *drafts, size_t n,
                           struct stored *out);
+static bool sheet_fits(struct placing *p, const struct sheet *sheet);
+static enum err place_sheet(struct placing *p, struct sheet *sheet, const struct draft *drafts,
+                            size_t n, struct stored *out);
 static void take_back(const struct draft *drafts, size_t n, const struct stored *out);
 
 /* The window is empty and goes on at `from`. */
@@ -48,6 +52,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
                       uint64_t *end)
 {
     struct tail *tail = &store->tail;
+    struct sheet *sheet = sheet_write(store, drafts, n, out);
     room_enter_soon(&tail->room);
     enum err err = OK;
     if (store_failed(store))
@@ -60,6 +65,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         err = tail_wipe(store, NULL);
     if (err) {
         room_leave(&tail->room);
+        sheet_put_back(sheet);
         return err;
     }
 
@@ -77,7 +83,8 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         .slips = slips_begin(&store->slips),
     };
     bool ring = false;
-    err = place_all(&p, drafts, n, out);
+    err = sheet && sheet_fits(&p, sheet) ? place_sheet(&p, sheet, drafts, n, out)
+                                         : place_all(&p, drafts, n, out);
     if (err) {
         take_back(drafts, n, out);
         window_restart(w, start);
@@ -94,6 +101,7 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         ring = positions_written(store, p.at, n);
     }
     room_leave(&tail->room);
+    sheet_put_back(sheet);
     if (ring)
         flush_ring(store);
     if (!err)
@@ -309,7 +317,7 @@ static bool takes_offset(const struct draft *draft)
     return kind != SYS_TX_PREPARED && kind != SYS_TX_ROLLBACK;
 }
 
-static struct record record_of(const struct draft *d)
+struct record draft_record(const struct draft *d)
 {
     return (struct record){
         .body_crc = d->body_crc,
@@ -327,10 +335,8 @@ static struct record record_of(const struct draft *d)
     };
 }
 
-/* How many drafts belong together, and how many bytes they take. Zero bytes: they do not fit
- * anywhere. */
-static size_t unit_measure(const struct store *store, const struct draft *drafts, size_t n,
-                           struct stored *out, uint64_t *size)
+size_t unit_measure(const struct store *store, const struct draft *drafts, size_t n,
+                    struct stored *out, uint64_t *size)
 {
     uint64_t limit = store_biggest(store);
     size_t count = 0;
@@ -341,7 +347,7 @@ static size_t unit_measure(const struct store *store, const struct draft *drafts
         invariant(d->queue == drafts[0].queue);
         invariant(d->queue_id == d->queue->queue_id);
         invariant(bytes_equal(d->topic, d->queue->topic));
-        struct record r = record_of(d);
+        struct record r = draft_record(d);
         size_t one = record_size(&r);
         out[count].size = (uint32_t)one;
         total += one;
@@ -387,7 +393,7 @@ static enum err unit_place(struct placing *p, const struct draft *drafts, size_t
 
     struct wr w = wr_over(tail->window.at + tail->window.len, size);
     for (size_t i = 0; i < n; i++) {
-        struct record r = record_of(&drafts[i]);
+        struct record r = draft_record(&drafts[i]);
         r.position = (int64_t)p->at;
         r.store_ms = p->now_ms;
         if (takes_offset(&drafts[i]))
@@ -423,6 +429,38 @@ static enum err place_all(struct placing *p, const struct draft *drafts, size_t 
         i += count;
     }
     return window_write(p);
+}
+
+/* ---- records that stand on a sheet ---- */
+
+/* In the file that the log ends in. What does not is written inside, over its end. */
+static bool sheet_fits(struct placing *p, const struct sheet *sheet)
+{
+    if (tail_file(p->store, p->at) != OK)
+        return false;
+    const struct segment *seg = p->store->tail.seg;
+    return sheet->len + RECORD_BLANK_SIZE <= seg->base + seg->size - p->at;
+}
+
+static enum err place_sheet(struct placing *p, struct sheet *sheet, const struct draft *drafts,
+                            size_t n, struct stored *out)
+{
+    struct tail *tail = &p->store->tail;
+    uint64_t start = p->at;
+    for (size_t i = 0; i < n; i++) {
+        invariant(takes_offset(&drafts[i])); /* it leaves a slip */
+        out[i] =
+            (struct stored){OK, (int64_t)p->at, drafts[i].queue->next++, p->now_ms, out[i].size};
+        record_place(sheet->at + (p->at - start), out[i].queue_offset, out[i].position, p->now_ms);
+        slip_put(&p->store->slips, &p->slips, &drafts[i], &out[i]);
+        p->at += out[i].size;
+    }
+    invariant(p->at - start == sheet->len);
+    size_t zeros = paving(tail, p->at);
+    enum err err = segment_write(tail->seg, start, bytes_of(sheet->at, sheet->len), zeros, NULL);
+    if (!err && zeros)
+        tail->paved = p->at + zeros;
+    return err;
 }
 
 /* Gives back the offsets that were handed out, the latest first. */

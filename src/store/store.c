@@ -121,6 +121,7 @@ void store_abandon(struct store *store)
         store->vfs->calls->close(store->lock);
     free(store->tail.window.at);
     free(store->derived.window.at);
+    sheets_clear(store->sheets);
     free(store->derived.turn);
     free(store);
 }

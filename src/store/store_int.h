@@ -294,6 +294,27 @@ const struct slip *slip_at(struct slips *s, uint64_t position);
 /* The turn is over: those of what is dispatched are not needed any more. */
 void slips_used(struct slips *s, uint64_t dispatched);
 
+/* ---- sheet.c ---- */
+
+#define SHEETS 16 /* more than there are loops */
+struct sheet {
+    atomic_flag taken; /* by somebody who writes on it: it is that one's alone */
+    uint8_t *at;
+    size_t len, size;
+};
+/* All of these records, without their places, and their sizes in `out`; NULL: they have to be
+ * written inside. */
+struct sheet *sheet_write(struct store *store, const struct draft *drafts, size_t n,
+                          struct stored *out);
+void sheet_put_back(struct sheet *sheet); /* or NULL */
+void sheets_clear(struct sheet *sheets);
+
+/* commitlog.c: how many drafts belong together, and how many bytes they take, each in `out`. Zero
+ * bytes: they do not fit anywhere. */
+size_t unit_measure(const struct store *store, const struct draft *drafts, size_t n,
+                    struct stored *out, uint64_t *size);
+struct record draft_record(const struct draft *d);
+
 #define GATHER_MOST_NS UINT64_C(20000000)
 
 /* The flusher waits for those that it has just told: see flush.c. It alone uses it. */
@@ -595,6 +616,7 @@ struct store {
     struct positions positions;
     struct tail tail;
     struct slips slips; /* from the tail to the dispatcher */
+    struct sheet sheets[SHEETS];
     struct flusher flusher;
     struct filler filler;
     struct log_blocks blocks;

@@ -427,6 +427,7 @@ static void a_statement_that_cannot_be_is_refused(void **state)
                  {"CREATE  TABLE t (i INT)", 0, ONCE_MISUSE, true},
                  {"#\nSET/**/autocommit=1", 0, ONCE_MISUSE, true},
                  {"SET autocommit=1", 0, ONCE_MISUSE, true},
+                 {"CREATE /*M!999999 TEMPORARY */ TABLE t (i INT)", 0, ONCE_MISUSE, true},
                  {"SELECT ?", 33, ONCE_INVALID},
                  {"INSERT INTO effects (k) VALUES (?, ?)", 1, ONCE_INVALID},
                  {"INSERT INTO no_such_table (k) VALUES (?)", 1, 0},
