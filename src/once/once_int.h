@@ -321,6 +321,9 @@ must_check int transaction_call(struct once_run *run, struct sql_call *call,
                                 struct once_error *why);
 
 void texts_clear(struct once *once); /* execute.c */
+/* ends.c: whether this statement ends the transaction that it is in, in any of the databases, or by
+ * one of `more` first words, as in struct once_driver (NULL: none). */
+bool ends_transaction(const char *sql, const char *const *more);
 
 /* outbox_code.c: a message as bytes. Texts of a decoded one are slices of the input. */
 #define OUTBOX_MESSAGE_MAX    (8 << 20)

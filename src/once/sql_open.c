@@ -224,7 +224,7 @@ static enum err check_births(struct conn *c, struct fault *why)
 {
     static const uint8_t no_id[ONCE_ID_SIZE];
     const struct sql_engine *engine = c->store->engine;
-    struct fault refusal;
+    struct fault refusal = {0};
     struct sql_call *call;
     enum err err = engine->begin(c->sql, true, why);
     if (!err)

@@ -175,7 +175,7 @@ enum err log_trim(struct store *store, struct fault *why)
 {
     struct tail *tail = &store->tail;
     uint64_t written = position_get(&store->positions.written);
-    bool spare = store->options.sync_flush || store->blocks.upto > written;
+    bool spare = store->options.sync_flush || store->blocks.upto > written || store->blocks.found;
     if (!spare || store->log.first == store->log.end)
         return OK;
     char path[PATH_SIZE];

@@ -36,7 +36,7 @@ struct placing {
 
 static enum err place_all(struct placing *p, const struct draft *drafts, size_t n,
                           struct stored *out);
-static bool sheet_fits(struct placing *p, const struct sheet *sheet);
+static bool sheet_fits(struct placing *p, const struct sheet *sheet, size_t n);
 static enum err place_sheet(struct placing *p, struct sheet *sheet, const struct draft *drafts,
                             size_t n, struct stored *out);
 static void take_back(const struct draft *drafts, size_t n, const struct stored *out);
@@ -83,8 +83,8 @@ enum err store_append(struct store *store, const struct draft *drafts, size_t n,
         .slips = slips_begin(&store->slips),
     };
     bool ring = false;
-    err = sheet && sheet_fits(&p, sheet) ? place_sheet(&p, sheet, drafts, n, out)
-                                         : place_all(&p, drafts, n, out);
+    err = sheet && sheet_fits(&p, sheet, n) ? place_sheet(&p, sheet, drafts, n, out)
+                                            : place_all(&p, drafts, n, out);
     if (err) {
         take_back(drafts, n, out);
         window_restart(w, start);
@@ -202,6 +202,7 @@ enum err tail_wipe(struct store *store, struct fault *why)
     struct tail *tail = &store->tail;
     uint64_t written = position_get(&store->positions.written);
     enum err err = fileset_cut(&store->cache, &store->log, written, why);
+    atomic_store(&store->blocks.lost, true); /* those behind the end, too */
     if (!err)
         tail->soiled = false;
     return err;
@@ -268,7 +269,7 @@ static enum err window_write(struct placing *p)
 static enum err window_room(struct placing *p, size_t more)
 {
     struct window *w = &p->store->tail.window;
-    size_t max = p->store->options.max_record_size + (size_t)WINDOW_MORE;
+    size_t max = atomic_load_explicit(&p->store->record_max, memory_order_relaxed) + WINDOW_MORE;
     invariant(more <= max);
     if (w->len + more > max) {
         enum err err = window_write(p);
@@ -363,7 +364,8 @@ size_t unit_measure(const struct store *store, const struct draft *drafts, size_
 uint64_t store_biggest(const struct store *store)
 {
     uint64_t limit = store->log.file_size - RECORD_BLANK_SIZE;
-    return limit < store->options.max_record_size ? limit : store->options.max_record_size;
+    uint64_t most = atomic_load_explicit(&store->record_max, memory_order_relaxed);
+    return limit < most ? limit : most;
 }
 
 bool store_fits(const struct store *store, const struct draft *draft)
@@ -433,10 +435,12 @@ static enum err place_all(struct placing *p, const struct draft *drafts, size_t 
 
 /* ---- records that stand on a sheet ---- */
 
-/* In the file that the log ends in. What does not is written inside, over its end. */
-static bool sheet_fits(struct placing *p, const struct sheet *sheet)
+/* In the file that the log ends in. What does not is written inside, over its end. So is what the
+ * dispatcher wants in the window: records without slips, and what stands behind such. */
+static bool sheet_fits(struct placing *p, const struct sheet *sheet, size_t n)
 {
-    if (tail_file(p->store, p->at) != OK)
+    if (p->store->tail.window.len > 0 || !slips_have_room(&p->store->slips, &p->slips, n) ||
+        tail_file(p->store, p->at) != OK)
         return false;
     const struct segment *seg = p->store->tail.seg;
     return sheet->len + RECORD_BLANK_SIZE <= seg->base + seg->size - p->at;

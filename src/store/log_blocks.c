@@ -87,9 +87,18 @@ static uint64_t disk_allows(struct store *store, uint64_t n)
     return disk_percent(&space) <= most ? n : 0;
 }
 
+/* What was behind the log's end is gone if it was cut there since. */
+static void blocks_look(struct store *store)
+{
+    struct log_blocks *b = &store->blocks;
+    if (atomic_exchange(&b->lost, false))
+        b->upto = position_get(&store->positions.written);
+}
+
 void log_reserve(struct store *store)
 {
     struct log_blocks *b = &store->blocks;
+    blocks_look(store);
     uint64_t now_ns = clock_ns(store->options.clock);
     if (store->options.sync_flush || !store->vfs->calls->reserve || now_ns < b->again_ns)
         return;
@@ -104,6 +113,7 @@ void log_reserve(struct store *store)
         next = at - at % size + size;
         next = next - at > PIECE ? at + PIECE : next;
         next = next < end ? next : end;
+        b->found = true;
         fine = piece_reserve(store, at, next);
         if (fine)
             b->upto = next;
@@ -113,6 +123,7 @@ void log_reserve(struct store *store)
 
 uint64_t log_reserved(struct store *store)
 {
+    blocks_look(store);
     uint64_t written = position_get(&store->positions.written);
     return store->blocks.upto > written ? store->blocks.upto - written : 0;
 }

@@ -215,6 +215,26 @@ static void what_is_reserved_counts_as_free(void **state)
     everything_is_there(&h, n);
 }
 
+/* An append that the disk refuses is cut away, and all that is behind it. */
+static void what_was_cut_away_is_not_counted(void **state)
+{
+    (void)state;
+    struct house h;
+    open_house(&h);
+    uint64_t n = send_upto(&h, 0, FILE_SIZE / 2);
+    store_keep_turn(h.store);
+    assert_true(log_reserved(h.store) > 0);
+    vfs_fault_plan(h.fault, 1, 1, ERR_DISK_FULL);
+    struct stored out;
+    uint64_t end;
+    assert_int_equal(house_send(&h, n, 1, &out, &end), ERR_DISK_FULL);
+    vfs_fault_plan(h.fault, 0, 0, OK);
+    assert_int_equal(log_reserved(h.store), 0);
+    store_keep_turn(h.store);
+    assert_true(log_reserved(h.store) > 0);
+    everything_is_there(&h, n);
+}
+
 /* A disk that has no more blocks keeps those that it has found: it is not asked again and again. */
 static void a_refusal_is_the_end_for_a_while(void **state)
 {
@@ -311,6 +331,7 @@ int main(void)
         cmocka_unit_test(takes_only_a_small_part_of_what_is_left),
         cmocka_unit_test(does_not_make_the_disk_fuller_than_is_good_for_messages),
         cmocka_unit_test(what_is_reserved_counts_as_free),
+        cmocka_unit_test(what_was_cut_away_is_not_counted),
         cmocka_unit_test(a_refusal_is_the_end_for_a_while),
         cmocka_unit_test(waits_for_a_flush_that_is_under_way),
         cmocka_unit_test(reserves_nothing_with_synchronous_flush),

@@ -7,7 +7,8 @@
  *
  * Some sheets lie in the store. Whoever comes takes one that nobody has, without waiting. Who finds
  * none, or has too much for one, or something that leaves no slip, which the dispatcher wants to
- * find in the tail's window, writes inside, into that window (commitlog.c).
+ * find in the tail's window, writes inside, into that window (commitlog.c). So does, with its sheet
+ * in hand, who finds the ring of slips full, or such a record in the window.
  */
 #include "store/store_int.h"
 
@@ -52,14 +53,13 @@ static struct sheet *sheet_take(struct store *store, size_t size)
     size_t bigger = sheet->size ? sheet->size : SHEET_LEAST;
     while (bigger < size)
         bigger *= 2;
-    uint8_t *at = realloc(sheet->at, bigger);
-    if (!at) {
-        sheet_put_back(sheet);
-        return NULL;
-    }
-    sheet->at = at;
-    sheet->size = bigger;
-    return sheet;
+    free(sheet->at);
+    sheet->at = malloc(bigger);
+    sheet->size = sheet->at ? bigger : 0;
+    if (sheet->at)
+        return sheet;
+    sheet_put_back(sheet);
+    return NULL;
 }
 
 struct sheet *sheet_write(struct store *store, const struct draft *drafts, size_t n,

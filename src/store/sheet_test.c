@@ -99,6 +99,30 @@ static void what_goes_on_no_sheet_is_written_inside(void **state)
     must_have(&h, MOST + 20);
 }
 
+/* The dispatcher reads what has no slip, and rather from the window than from the file. */
+static void what_finds_no_slip_goes_into_the_window(void **state)
+{
+    (void)state;
+    struct house h;
+    struct batch b;
+    house_init(&h, 1);
+    h.options.log_file_size = 64u << 20;
+    h.options.index_entries = 4 * SLIPS_MAX;
+    house_must_open(&h);
+    batch_init(&b);
+    uint64_t n = 0;
+    for (; n + 100 < SLIPS_MAX; n += 100) {
+        assert_int_equal(send(&h, &b, n, 100), OK);
+        assert_int_equal(h.store->tail.window.len, 0);
+    }
+    for (int i = 0; i < 2; i++, n += 100) {
+        assert_int_equal(send(&h, &b, n, 100), OK);
+        assert_true(h.store->tail.window.len > 0);
+    }
+    batch_clear(&b);
+    must_have(&h, n);
+}
+
 /* Its places are given to others, its sheet as well. */
 static void a_write_that_fails_leaves_nothing(void **state)
 {
@@ -157,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sheet_goes_into_one_file_or_is_written_anew),
         cmocka_unit_test(what_goes_on_no_sheet_is_written_inside),
+        cmocka_unit_test(what_finds_no_slip_goes_into_the_window),
         cmocka_unit_test(a_write_that_fails_leaves_nothing),
         cmocka_unit_test(many_write_at_the_same_time),
     };

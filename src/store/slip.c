@@ -39,6 +39,12 @@ void draft_marks_of(struct key_topic *last, struct bytes topic, const struct mar
     out->known = keys_hash(out, last, topic, marks->keys);
 }
 
+bool slips_have_room(const struct slips *s, const struct slips_put *put, size_t n)
+{
+    uint64_t taken = atomic_load_explicit(&s->taken, memory_order_acquire);
+    return put->n - taken <= SLIPS_MAX && n <= SLIPS_MAX - (put->n - taken);
+}
+
 void slip_put(struct slips *s, struct slips_put *put, const struct draft *d,
               const struct stored *stored)
 {

@@ -30,8 +30,8 @@ void store_tune(struct store *store, const struct store_options *now)
     retention_take(store, &now->retention);
     /* What is in the log already can always be stored once more: by a delay level, or a retry. */
     room_enter(&store->tail.room);
-    if (now->max_record_size > o->max_record_size)
-        o->max_record_size = now->max_record_size;
+    if (now->max_record_size > atomic_load_explicit(&store->record_max, memory_order_relaxed))
+        atomic_store_explicit(&store->record_max, now->max_record_size, memory_order_relaxed);
     room_leave(&store->tail.room);
     store_flush_wake(store); /* it may be asleep for longer than it should be now */
 }
@@ -44,6 +44,7 @@ static struct store *store_new(const struct store_options *options)
         return NULL;
     store->options = *options;
     store->vfs = options->vfs;
+    atomic_store(&store->record_max, options->max_record_size);
     cache_init(&store->cache, store->vfs, options->open_files);
     store->log = (struct fileset){.folder = LOG_FOLDER, .file_size = options->log_file_size};
     list_init(&store->log.open);

@@ -282,6 +282,8 @@ struct slips {
 struct slips_put {
     uint64_t n, bare;
 };
+/* For so many more. */
+bool slips_have_room(const struct slips *s, const struct slips_put *put, size_t n);
 struct slips_put slips_begin(const struct slips *s);
 void slip_put(struct slips *s, struct slips_put *put, const struct draft *draft,
               const struct stored *stored);
@@ -407,6 +409,8 @@ struct log_blocks {
     uint64_t began;    /* where the log ended when the store was opened */
     uint64_t upto;     /* its blocks are reserved up to here */
     uint64_t again_ns; /* the disk has refused; not before then */
+    bool found;        /* a piece that was refused may have got some */
+    _Atomic bool lost; /* by whoever cut the log's end. Room: tail */
 };
 
 void log_blocks_init(struct store *store); /* at the end of opening */
@@ -625,6 +629,8 @@ struct store {
     struct cleaner cleaner;
     struct map queues;                /* by key. Room: files */
     struct queue *_Atomic queues_all; /* newest first */
+
+    _Atomic uint32_t record_max; /* options.max_record_size, which may grow */
 
     _Atomic int failed;  /* enum err: sticky */
     struct fault reason; /* of failed or trouble. Room: files */
