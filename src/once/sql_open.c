@@ -218,20 +218,20 @@ static enum err create_tables(struct conn *c, struct fault *why)
     return err;
 }
 
-/* Where the database holds claims to the store's birth, it does: a row of a birth that never was is
- * refused. Else nobody would notice that the store was emptied. Nothing of it stays. */
-static enum err check_births(struct conn *c, struct fault *why)
+/* One try. OK: the row was refused. */
+static enum err birth_try(struct conn *c, struct fault *why)
 {
-    static const uint8_t no_id[ONCE_ID_SIZE];
     const struct sql_engine *engine = c->store->engine;
+    uint8_t id[ONCE_ID_SIZE] = {0}; /* of nobody: others may try at the same time */
     struct fault refusal = {0};
     struct sql_call *call;
+    store_u64(id, dice_seed_from_os());
     enum err err = engine->begin(c->sql, true, why);
     if (!err)
         err = conn_add(c, T_INSERT, NULL, &call, why);
     if (err)
         return err;
-    call_bytes(call, no_id, sizeof no_id);
+    call_bytes(call, id, sizeof id);
     call_text(call, "");
     call_int(call, ONCE_CONSUMING); /* as it could be: it shall be refused for its birth alone */
     for (int i = 1; i < ROW_NUMBERS; i++)
@@ -239,15 +239,27 @@ static enum err check_births(struct conn *c, struct fault *why)
     call_int(call, 0); /* births are odd */
     err = conn_flush(c, &refusal);
     engine->rollback(c->sql);
+    if (err == ERR_INVALID)
+        return OK;
     if (err == OK)
         return fault_set(why, ERR_INVALID,
                          "the table %s_claims lets in rows of another birth: it lacks the FOREIGN "
                          "KEY (birth) of docs/once-sql.md",
                          c->store->settings.table);
-    if (err != ERR_INVALID && why)
-        *why =
-            refusal; /* nothing is known: a lock, a server that is read-only, no right to write */
-    return err == ERR_INVALID ? OK : err;
+    if (why)
+        *why = refusal;
+    return err;
+}
+
+/* Where the database holds claims to the store's birth, it does: a row of a birth that never was is
+ * refused. Else nobody would notice that the store was emptied. Nothing of it stays. Whatever else
+ * the database says, nothing is known: a lock, a server that is read-only, no right to write. */
+static enum err check_births(struct conn *c, struct fault *why)
+{
+    enum err err = ERR_BUSY; /* a deadlock with others who open the store */
+    for (int i = 0; i < CREATE_TRIES && err == ERR_BUSY; i++)
+        err = birth_try(c, why);
+    return err;
 }
 
 /* Reads the birth, and writes one where there is none. Two who do that at once agree on the
