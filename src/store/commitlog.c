@@ -269,7 +269,8 @@ static enum err window_write(struct placing *p)
 static enum err window_room(struct placing *p, size_t more)
 {
     struct window *w = &p->store->tail.window;
-    size_t max = atomic_load_explicit(&p->store->record_max, memory_order_relaxed) + WINDOW_MORE;
+    size_t max = atomic_load_explicit(&p->store->record_max, memory_order_relaxed);
+    max += WINDOW_MORE;
     invariant(more <= max);
     if (w->len + more > max) {
         enum err err = window_write(p);

@@ -66,7 +66,8 @@ static enum err look(struct store *store, uint64_t end, struct behind *b, struct
         err = segment_map(seg, &map, why);
     if (err)
         return err;
-    look_in_file(seg, map, end, store->options.max_record_size + (uint64_t)RECORD_BLANK_SIZE, b);
+    uint64_t most = atomic_load_explicit(&store->record_max, memory_order_relaxed);
+    look_in_file(seg, map, end, most + RECORD_BLANK_SIZE, b);
 
     uint64_t next = seg->base + seg->size;
     if (b->record || next >= store->log.end)

@@ -26,6 +26,17 @@ static void batch_init(struct batch *b)
     assert_true(b->rooms && b->drafts && b->out);
 }
 
+/* A store with log files of this size; 0: as ever. */
+static void begin(struct house *h, struct batch *b, uint64_t log_file_size)
+{
+    house_init(h, 1);
+    if (log_file_size)
+        h->options.log_file_size = log_file_size;
+    h->options.index_entries = 4 * SLIPS_MAX;
+    house_must_open(h);
+    batch_init(b);
+}
+
 static void batch_clear(struct batch *b)
 {
     free(b->rooms);
@@ -62,10 +73,7 @@ static void a_sheet_goes_into_one_file_or_is_written_anew(void **state)
     (void)state;
     struct house h;
     struct batch b;
-    house_init(&h, 1);
-    h.options.log_file_size = LOG_FILE;
-    house_must_open(&h);
-    batch_init(&b);
+    begin(&h, &b, LOG_FILE);
     uint64_t n = 0;
     for (; position_get(&h.store->positions.written) < 6 * LOG_FILE; n += 37)
         assert_int_equal(send(&h, &b, n, 37), OK);
@@ -80,9 +88,7 @@ static void what_goes_on_no_sheet_is_written_inside(void **state)
     (void)state;
     struct house h;
     struct batch b;
-    house_init(&h, 1);
-    house_must_open(&h);
-    batch_init(&b);
+    begin(&h, &b, 0);
     assert_int_equal(send(&h, &b, 0, MOST), OK);
     assert_true((uint64_t)b.out[MOST - 1].position > 512u << 10);
     assert_int_equal(h.store->sheets[0].size, 0);
@@ -105,11 +111,7 @@ static void what_finds_no_slip_goes_into_the_window(void **state)
     (void)state;
     struct house h;
     struct batch b;
-    house_init(&h, 1);
-    h.options.log_file_size = 64u << 20;
-    h.options.index_entries = 4 * SLIPS_MAX;
-    house_must_open(&h);
-    batch_init(&b);
+    begin(&h, &b, 64u << 20);
     uint64_t n = 0;
     for (; n + 100 < SLIPS_MAX; n += 100) {
         assert_int_equal(send(&h, &b, n, 100), OK);
@@ -129,9 +131,7 @@ static void a_write_that_fails_leaves_nothing(void **state)
     (void)state;
     struct house h;
     struct batch b;
-    house_init(&h, 1);
-    house_must_open(&h);
-    batch_init(&b);
+    begin(&h, &b, 0);
     assert_int_equal(send(&h, &b, 0, 7), OK);
     vfs_fault_plan(h.fault, 1, 1, ERR_DISK_FULL);
     assert_int_not_equal(send(&h, &b, 7, 20), OK);
