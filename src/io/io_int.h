@@ -95,9 +95,10 @@ void out_clear(struct out *out, struct pool *pool);
 
 /* ---- patience.c: looking for input for a moment before sleeping for it ---- */
 
-struct patience {   /* zeroed: it looks */
-    unsigned rest;  /* so many times it does not, */
-    unsigned tired; /* since the last look was in vain, and those before it */
+struct patience {       /* zeroed: it looks */
+    int balance_ns;     /* what looking has earned lately */
+    unsigned rest;      /* so many times it does not look, */
+    unsigned rest_next; /* nor twice as many times when it is in vain again */
 };
 bool patience_look(struct patience *patience, int fd); /* true: there is something to read */
 

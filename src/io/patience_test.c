@@ -40,7 +40,7 @@ static unsigned sleeps_at_once(struct patience *p, struct ends e)
     unsigned n = 0;
     while (!patience_look(&rests, e.reads))
         n++;
-    assert_int_equal(rests.tired, 0); /* that was not in vain */
+    assert_true(rests.balance_ns > 0); /* that was not in vain */
     assert_int_equal(read(e.reads, &byte, 1), 1);
     p->rest = 0; /* as after so many turns */
     return n;
@@ -49,7 +49,7 @@ static unsigned sleeps_at_once(struct patience *p, struct ends e)
 static void looks_less_often_the_longer_it_is_in_vain(void **state)
 {
     (void)state;
-    const unsigned expected[] = {1, 2, 4, 8, 8, 8};
+    const unsigned expected[] = {1, 2, 4, 8, 16, 32, 64, 64};
     struct ends e = ends_make();
     struct patience p = {0};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
@@ -57,15 +57,38 @@ static void looks_less_often_the_longer_it_is_in_vain(void **state)
     ends_close(e);
 }
 
-static void a_look_that_is_not_in_vain_makes_it_patient_again(void **state)
+static void finds(struct patience *p, struct ends e, int times)
+{
+    char byte;
+    assert_int_equal(write(e.writes, "x", 1), 1);
+    for (int i = 0; i < times; i++)
+        assert_true(patience_look(p, e.reads));
+    assert_int_equal(read(e.reads, &byte, 1), 1);
+}
+
+/* Input that is there every other time, as where a request is followed by a pause. */
+static void looks_no_more_than_pays(void **state)
 {
     (void)state;
     struct ends e = ends_make();
-    struct patience p = {.tired = 8};
-    char byte;
-    assert_int_equal(write(e.writes, "x", 1), 1);
-    assert_true(patience_look(&p, e.reads));
-    assert_int_equal(read(e.reads, &byte, 1), 1);
+    struct patience p = {.rest_next = 32};
+    finds(&p, e, 1);
+    assert_false(patience_look(&p, e.reads)); /* that is what it has earned */
+    assert_int_equal(p.rest, 0);
+    assert_int_equal(sleeps_at_once(&p, e), 64);
+    ends_close(e);
+}
+
+static void looking_that_pays_for_a_while_makes_it_patient_again(void **state)
+{
+    (void)state;
+    struct ends e = ends_make();
+    struct patience p = {.rest_next = 64};
+    finds(&p, e, 100);
+    for (int i = 0; i < 4; i++) { /* it has not earned more than that */
+        assert_false(patience_look(&p, e.reads));
+        assert_int_equal(p.rest, 0);
+    }
     assert_int_equal(sleeps_at_once(&p, e), 1);
     ends_close(e);
 }
@@ -75,7 +98,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sees_what_is_there),
         cmocka_unit_test(looks_less_often_the_longer_it_is_in_vain),
-        cmocka_unit_test(a_look_that_is_not_in_vain_makes_it_patient_again),
+        cmocka_unit_test(looks_no_more_than_pays),
+        cmocka_unit_test(looking_that_pays_for_a_while_makes_it_patient_again),
     };
     return cmocka_run_group_tests_name("patience", tests, NULL, NULL);
 }
