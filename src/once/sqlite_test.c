@@ -26,6 +26,22 @@ static enum err open_url(const char *url, struct fault *why)
     return err;
 }
 
+/* Whatever the application has made the default for its own connections. */
+static void readers_wait_for_no_writer_where_caches_are_shared(void **state)
+{
+    struct rig rig;
+    struct op mark = op_of(OP_FINISH, 1, 10);
+    assert_int_equal(sqlite3_enable_shared_cache(1), SQLITE_OK);
+    rig_open(&rig);
+    assert_int_equal(sql_begin(rig.conn, &mark, NULL), OK);
+    assert_int_equal(mark.outcome, OUT_OK);
+    assert_int_equal(state_of(rig.other, 1), ONCE_ABSENT);
+    assert_int_equal(sql_commit(rig.conn, NULL), OK);
+    assert_int_equal(state_of(rig.other, 1), ONCE_CONSUMED);
+    rig_disconnect(&rig);
+    assert_int_equal(sqlite3_enable_shared_cache(0), SQLITE_OK);
+}
+
 static void assert_refused(const char *url, enum err err, const char *words)
 {
     struct fault why;
@@ -604,6 +620,7 @@ int main(void)
         cmocka_unit_test(a_relative_path_is_one_file_for_ever),
         cmocka_unit_test(a_file_that_can_only_be_read_is_told),
         cmocka_unit_test(a_store_is_in_wal_mode_with_full_syncs),
+        cmocka_unit_test(readers_wait_for_no_writer_where_caches_are_shared),
         test_of_row("H-22", the_clock_counts_milliseconds_since_1970),
         test_of_row("H-33", a_sweep_goes_by_its_index),
         cmocka_unit_test(a_batch_is_one_commit_and_a_batch_of_looks_none),
