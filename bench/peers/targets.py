@@ -42,12 +42,10 @@ def _cpu_of_limit(book, way):
 
 
 def _anonymous(book, works):
-    rounds = {}
-    for work in works:
-        if work.kind != "start":
-            for number, value in book.values("oncemq", work.name, "anon").items():
-                rounds[number] = max(rounds.get(number, 0), value / MEGABYTE)
-    return sorted(rounds.values())
+    """All rounds of the work that needs the most; others may have more rounds."""
+    of_works = [sorted(value / MEGABYTE for value in book.values("oncemq", work.name, "anon").values())
+                for work in works if work.kind != "start"]
+    return max(filter(None, of_works), key=statistics.median, default=[])
 
 
 def targets(book, works):
