@@ -247,22 +247,28 @@ static size_t paving(const struct tail *tail, uint64_t end)
     return (size_t)((upto < file_end ? upto : file_end) - end);
 }
 
+/* Room: tail. The bytes that come next, in the file that the log ends in. */
+static enum err paved_write(struct tail *tail, uint64_t at, struct bytes bytes)
+{
+    uint64_t end = at + bytes.len;
+    size_t zeros = paving(tail, end);
+    enum err err = segment_write(tail->seg, at, bytes, zeros, NULL);
+    if (!err && zeros)
+        tail->paved = end + zeros;
+    return err;
+}
+
 static enum err window_write(struct placing *p)
 {
     struct tail *tail = &p->store->tail;
     const struct window *w = &tail->window;
-    uint64_t end = w->from + w->len;
     if (w->len == p->done)
         return OK;
-    size_t zeros = paving(tail, end);
-    enum err err = segment_write(tail->seg, w->from + p->done,
-                                 bytes_of(w->at + p->done, w->len - p->done), zeros, NULL);
-    if (err)
-        return err;
-    p->done = w->len;
-    if (zeros)
-        tail->paved = end + zeros;
-    return OK;
+    enum err err =
+        paved_write(tail, w->from + p->done, bytes_of(w->at + p->done, w->len - p->done));
+    if (!err)
+        p->done = w->len;
+    return err;
 }
 
 /* Sees to it that `more` bytes fit into the window. */
@@ -450,7 +456,6 @@ static bool sheet_fits(struct placing *p, const struct sheet *sheet, size_t n)
 static enum err place_sheet(struct placing *p, struct sheet *sheet, const struct draft *drafts,
                             size_t n, struct stored *out)
 {
-    struct tail *tail = &p->store->tail;
     uint64_t start = p->at;
     for (size_t i = 0; i < n; i++) {
         invariant(takes_offset(&drafts[i])); /* it leaves a slip */
@@ -461,11 +466,7 @@ static enum err place_sheet(struct placing *p, struct sheet *sheet, const struct
         p->at += out[i].size;
     }
     invariant(p->at - start == sheet->len);
-    size_t zeros = paving(tail, p->at);
-    enum err err = segment_write(tail->seg, start, bytes_of(sheet->at, sheet->len), zeros, NULL);
-    if (!err && zeros)
-        tail->paved = p->at + zeros;
-    return err;
+    return paved_write(&p->store->tail, start, bytes_of(sheet->at, sheet->len));
 }
 
 /* Gives back the offsets that were handed out, the latest first. */
