@@ -97,8 +97,8 @@ void out_clear(struct out *out, struct pool *pool);
 
 struct patience {       /* zeroed: it looks */
     int balance_ns;     /* what looking has earned lately */
-    unsigned rest;      /* so many times it does not look, */
-    unsigned rest_next; /* nor twice as many times when it is in vain again */
+    unsigned rest;      /* so many times it does not look */
+    unsigned rest_last; /* how many they were the last time; 0: looking has paid since */
 };
 bool patience_look(struct patience *patience, int fd); /* true: there is something to read */
 

@@ -43,12 +43,11 @@ static void settle(struct patience *p, int earned_ns)
     p->balance_ns += earned_ns;
     if (p->balance_ns >= BALANCE_MOST) {
         p->balance_ns = BALANCE_MOST;
-        p->rest_next = 0;
+        p->rest_last = 0;
     } else if (p->balance_ns < 0) {
         p->balance_ns = 0;
-        if (p->rest_next < REST_MOST)
-            p->rest_next = p->rest_next == 0 ? 1 : 2 * p->rest_next;
-        p->rest = p->rest_next;
+        p->rest = p->rest_last == 0 ? 1 : p->rest_last < REST_MOST ? 2 * p->rest_last : REST_MOST;
+        p->rest_last = p->rest;
     }
 }
 

@@ -71,7 +71,7 @@ static void looks_no_more_than_pays(void **state)
 {
     (void)state;
     struct ends e = ends_make();
-    struct patience p = {.rest_next = 32};
+    struct patience p = {.rest_last = 32};
     finds(&p, e, 1);
     assert_false(patience_look(&p, e.reads)); /* that is what it has earned */
     assert_int_equal(p.rest, 0);
@@ -83,7 +83,7 @@ static void looking_that_pays_for_a_while_makes_it_patient_again(void **state)
 {
     (void)state;
     struct ends e = ends_make();
-    struct patience p = {.rest_next = 64};
+    struct patience p = {.rest_last = 64};
     finds(&p, e, 100);
     for (int i = 0; i < 4; i++) { /* it has not earned more than that */
         assert_false(patience_look(&p, e.reads));
