@@ -26,22 +26,6 @@ static enum err open_url(const char *url, struct fault *why)
     return err;
 }
 
-/* Whatever the application has made the default for its own connections. */
-static void readers_wait_for_no_writer_where_caches_are_shared(void **state)
-{
-    struct rig rig;
-    struct op mark = op_of(OP_FINISH, 1, 10);
-    assert_int_equal(sqlite3_enable_shared_cache(1), SQLITE_OK);
-    rig_open(&rig);
-    assert_int_equal(sql_begin(rig.conn, &mark, NULL), OK);
-    assert_int_equal(mark.outcome, OUT_OK);
-    assert_int_equal(state_of(rig.other, 1), ONCE_ABSENT);
-    assert_int_equal(sql_commit(rig.conn, NULL), OK);
-    assert_int_equal(state_of(rig.other, 1), ONCE_CONSUMED);
-    rig_disconnect(&rig);
-    assert_int_equal(sqlite3_enable_shared_cache(0), SQLITE_OK);
-}
-
 static void assert_refused(const char *url, enum err err, const char *words)
 {
     struct fault why;
@@ -164,6 +148,22 @@ static void a_store_is_in_wal_mode_with_full_syncs(void **state)
     assert_string_equal((const char *)sqlite3_column_text(stmt, 0), "wal");
     (void)sqlite3_finalize(stmt);
     rig_disconnect(&rig);
+}
+
+/* Whatever the application has made the default for its own connections. */
+static void readers_wait_for_no_writer_where_caches_are_shared(void **state)
+{
+    struct rig rig;
+    struct op mark = op_of(OP_FINISH, 1, 10);
+    assert_int_equal(sqlite3_enable_shared_cache(1), SQLITE_OK);
+    rig_open(&rig);
+    assert_int_equal(sql_begin(rig.conn, &mark, NULL), OK);
+    assert_int_equal(mark.outcome, OUT_OK);
+    assert_int_equal(state_of(rig.other, 1), ONCE_ABSENT);
+    assert_int_equal(sql_commit(rig.conn, NULL), OK);
+    assert_int_equal(state_of(rig.other, 1), ONCE_CONSUMED);
+    rig_disconnect(&rig);
+    assert_int_equal(sqlite3_enable_shared_cache(0), SQLITE_OK);
 }
 
 /* Beside the machine's clock: a millisecond is one. */
