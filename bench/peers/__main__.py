@@ -72,13 +72,15 @@ def main():
     gone += [pair for pair in book.about.get("left_out", []) if pair[0] not in {peer.label for peer in peers} | dict(gone).keys()]
     versions = {**book.about.get("versions", {}), **{peer.key: peer.version() for peer in peers}}
     book.about.update(date=datetime.date.today().isoformat(), processor=processor(), cores=os.cpu_count(),
-                      kernel=platform.release(), rounds=count, versions=versions, left_out=gone)
+                      kernel=platform.release(), versions=versions, left_out=gone)
     book.about.setdefault("load_before", load())
     book.about["busy"] = book.about.get("busy", False) or os.getloadavg()[0] > BUSY_LOAD
+    before = len(book.rows)
     try:
         rounds.run(book, peers, chosen, count, warm=not quick, seconds=60 * float(os.environ.get("MINUTES") or 0))
     finally:  # also what was measured before it was interrupted
-        book.about["load_after"] = load()
+        if len(book.rows) > before:
+            book.about["load_after"] = load()
         book.save()
         tell(book, folder, None if quick or os.environ.get("OUT") else os.path.join(HERE, "..", "..", "docs", "performance.md"))
 

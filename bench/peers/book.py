@@ -46,6 +46,15 @@ class Book:
         return {row["round"]: row[field] for row in self.rows
                 if row["peer"] == peer and row["work"] == work and row.get(field) is not None}
 
+    def rounds(self, peer):
+        """How many there are, as words: not all works need have as many."""
+        counts = {}
+        for row in self.rows:
+            if row["peer"] == peer and not row.get("failed"):
+                counts[row["work"]] = counts.get(row["work"], 0) + 1
+        least, most = (min(counts.values()), max(counts.values())) if counts else (0, 0)
+        return "%d to %d rounds" % (least, most) if least < most else "1 round" if most == 1 else "%d rounds" % most
+
     def median(self, peer, work, field):
         found = list(self.values(peer, work, field).values())
         return statistics.median(found) if found else None

@@ -60,7 +60,7 @@ class Report:
                 "- load average before %s, after %s%s" % (about["load_before"], about.get("load_after", "?"),
                                                           "; the machine was busy" if about.get("busy") else ""),
                 "- beside OnceMQ: %s" % versions,
-                "- medians of %d rounds; in brackets the least and the most of the rounds' ratios" % about["rounds"], ""]
+                "- medians of %s; in brackets the least and the most of the rounds' ratios" % self.book.rounds(OURS), ""]
 
     def target_table(self):
         rows = []
@@ -104,8 +104,8 @@ class Report:
         if not found or not ended:
             return
         about = self.book.about
-        lines = ["", "Run of %s, %d rounds, %s cores of %s, load average before it %s%s:" % (
-            about["date"], about["rounds"], about["cores"], about["processor"], about["load_before"],
+        lines = ["", "Run of %s, %s, %s cores of %s, load average before it %s%s:" % (
+            about["date"], self.book.rounds(OURS), about["cores"], about["processor"], about["load_before"],
             "; others worked on the machine, so rates and tails mean little" if about.get("busy") else ""), ""]
         lines += self.target_table() + [line.replace("## ", "### ") for line in self.behind()]
         with open(path, "w") as out:

@@ -58,6 +58,7 @@ def _():
     text = (OUT / "README.md").read_text()
     tap.check("| … the bare responder's | ≥ 0.5× |" in text, text)
     tap.check("not measured" in text, "targets that need Apache RocketMQ")
+    tap.check("medians of 1 round;" in text, text)
     for title in ("Targets", "Where OnceMQ is behind", "Messages per second", "Latency", "processor time", "Start-up and memory"):
         tap.check(title in text, title)
     for name in ("throughput", "latency", "memory", "startup"):
