@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define STOP_DEADLINE_MS  3000 /* for clients that do not take their last answers */
@@ -494,10 +495,15 @@ static enum err start_listening(struct house *h, struct fault *why)
     return err;
 }
 
-static enum err start_thread(pthread_t *thread, void *(*fn)(void *), void *arg, struct fault *why)
+/* With a name, for whoever looks at the threads of the process. */
+static enum err start_thread(pthread_t *thread, const char *name, void *(*fn)(void *), void *arg,
+                             struct fault *why)
 {
     errno = pthread_create(thread, NULL, fn, arg);
-    return errno ? fault_os(why, "starting a thread") : OK;
+    if (errno)
+        return fault_os(why, "starting a thread");
+    (void)pthread_setname_np(*thread, name);
+    return OK;
 }
 
 /* What takes in messages comes last, and is stopped first. */
@@ -505,19 +511,21 @@ static enum err start_threads(struct house *h, struct fault *why)
 {
     enum err err = OK;
     if (h->broker) {
-        err = start_thread(&h->flush_thread, flush_thread, h, why);
+        err = start_thread(&h->flush_thread, "flush", flush_thread, h, why);
         h->flush_runs = !err;
     }
     if (!err && h->broker) {
-        err = start_thread(&h->keeper_thread, keeper_thread, h, why);
+        err = start_thread(&h->keeper_thread, "keeper", keeper_thread, h, why);
         h->keeper_runs = !err;
     }
     if (!err && h->broker) {
-        err = start_thread(&h->services_thread, services_thread, h, why);
+        err = start_thread(&h->services_thread, "services", services_thread, h, why);
         h->services_run = !err;
     }
     for (size_t i = 0; !err && i < h->n_loops; i++) {
-        err = start_thread(&h->floors[i].thread, io_thread, &h->floors[i], why);
+        char name[16];
+        (void)snprintf(name, sizeof name, "io-%zu", i);
+        err = start_thread(&h->floors[i].thread, name, io_thread, &h->floors[i], why);
         h->floors_run += !err;
     }
     return err;

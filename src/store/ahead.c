@@ -1,37 +1,37 @@
-/* ahead.c - the log file behind the last one.
+/* ahead.c - the log file behind the last one, and zeros in front of the log's end.
  *
- * The keeper makes it before it is needed, so that no append waits for it. It is not in the row
- * yet: the append that needs it takes it, and opening throws it away.
+ * The keeper makes the next file before it is needed, so that no append waits for it. It is not in
+ * the row yet: the append that needs it takes it, and opening throws it away.
  *
- * With synchronous flush it is *filled* as well: zeros are written to it, which is what stands
- * there anyway. The sync of a block that was written before brings its bytes to the disk and that
- * is all; the first one of a new block also has the file system write down where the block is,
- * which takes half as long again. The price is that everything is written twice, so it is done
+ * With synchronous flush the log is *filled* as well: zeros are written in front of its end, which
+ * is what stands there anyway. The sync of a block that was written before brings its bytes to the
+ * disk and that is all; the first one of a new block also has the file system write down where the
+ * block is, which takes as long again. The price is that everything is written twice, so it is done
  * where it costs least:
  *
- *     in the next file, never in the one that is appended to: a sync of that one would have to wait
- *     for the zeros, and costs as much as it saves;
- *     as far as the last file is used, and a bit more: a store that is idle fills nothing;
- *     while nobody waits for the disk: under a load that never pauses the syncs would become slower
- *     by the zeros for the next file than faster by those in the last one;
+ *     as far as log_blocks.c says: a store that is idle fills nothing;
+ *     while nobody waits for the disk, and not at all while most of the time somebody does: under a
+ *     load that never pauses the syncs would become slower by the zeros than faster by what was
+ *     filled;
  *     past the kernel's memory, where the file system lets us, for less processor time;
  *     a piece at a time, which is on the disk before the next is begun: so a sync finds at most one
  *     in front of it. A disk that takes long for a piece gets one a turn.
  *
- * Zeros must never meet records. A piece is written inside the filler's room, and whoever takes the
- * file into the row closes that room for it first: that waits for one piece at most, and only if
- * the log has grown by a file faster than it could be filled.
+ * Zeros must never meet records. So appends *claim* the log, some MiB at a time, before they write:
+ * a piece begins behind what is claimed, and is written inside the filler's room, where claims are
+ * made. So an append waits for one piece at most, and only if it grows into the next MiBs just
+ * then.
  *
- * Whatever fails here costs speed and nothing else: the file becomes as if it were just made. And a
- * clean stop takes all blocks back that have no records: a folder at rest is no bigger for it, and
- * the next start has nothing to cut, which takes some file systems a part of a second.
+ * Whatever fails here costs speed and nothing else: what is not claimed becomes as if it were just
+ * made. And a clean stop takes all blocks back that have no records: a folder at rest is no bigger
+ * for it, and the next start has nothing to cut, which takes some file systems a part of a second.
  */
 #include "store/store_int.h"
 
-#define LEAD          (64u << 20)         /* that it is filled ahead of the last file's use */
 #define TURN_NS       UINT64_C(100000000) /* the keeper has more to do */
 #define PIECE_LONG_NS UINT64_C(2000000)   /* a disk that takes as long has enough to do */
 #define FILL_ALIGN    4096u               /* for writes past the kernel's memory */
+#define CLAIM_PART    256                 /* of a file: more than is written is claimed by that */
 
 /* The keeper may meet an append here that makes the same file itself, so it neither empties nor
  * removes anything: whoever comes first, the file has its full size and what was written. */
@@ -48,29 +48,24 @@ enum err log_make_ahead(struct store *store, struct fault *why)
     if (err)
         return err;
     room_enter(&tail->room);
-    if (store->log.end == base) {
+    if (store->log.end == base)
         tail->ahead = end;
-        fill_open(&store->filler, base); /* in the tail's room: nobody can have taken it before */
-    }
     room_leave(&tail->room);
     return OK;
 }
 
 /* ---- filling ---- */
 
-void fill_open(struct filler *f, uint64_t base)
+void fill_claim(struct store *store, uint64_t end)
 {
+    struct tail *tail = &store->tail;
+    struct filler *f = &store->filler;
+    room_held(&tail->room);
+    if (end <= tail->claimed || !store->options.sync_flush)
+        return;
+    tail->claimed = end + store->log.file_size / CLAIM_PART;
     room_enter(&f->room);
-    f->open = true;
-    f->base = base;
-    f->done = 0;
-    room_leave(&f->room);
-}
-
-void fill_close(struct filler *f)
-{
-    room_enter(&f->room);
-    f->open = false;
+    f->free = tail->claimed;
     room_leave(&f->room);
 }
 
@@ -81,91 +76,105 @@ static bool log_at_rest(struct store *store)
     return position_get(&store->positions.written) == flushed;
 }
 
-/* How many bytes of the file ahead are to be filled. */
-static uint64_t fill_wanted(struct store *store)
+/* Zeros go into one file at a time, in whole pages. */
+struct piece {
+    uint64_t base, into;
+    size_t n;
+};
+
+/* The first at `at` or behind it that is free. */
+static struct piece piece_at(struct store *store, uint64_t at)
 {
-    struct tail *tail = &store->tail;
-    uint64_t size = store->log.file_size;
-    room_enter(&tail->room);
-    bool last = store->log.first != store->log.end;
-    uint64_t used = last ? position_get(&store->positions.written) - (store->log.end - size) : 0;
-    room_leave(&tail->room);
-    uint64_t wanted = used + (used < LEAD ? used : LEAD);
-    return wanted < size ? wanted - wanted % FILL_PIECE : size - size % FILL_ALIGN;
+    struct filler *f = &store->filler;
+    uint64_t size = store->log.file_size, usable = size - size % FILL_ALIGN;
+    room_enter(&f->room);
+    at = at > f->free ? at : f->free;
+    room_leave(&f->room);
+    uint64_t into = (at % size + FILL_ALIGN - 1) / FILL_ALIGN * FILL_ALIGN;
+    if (into >= usable) {
+        at = at - at % size + size;
+        into = 0;
+    }
+    uint64_t n = usable - into;
+    return (struct piece){at - at % size, into, n < FILL_PIECE ? (size_t)n : FILL_PIECE};
 }
 
 /* Filler's room. Without its blocks the file is full of zeros, whatever became of those that were
- * written; if not even that can be done it has the wrong size, and whoever needs it makes it anew.
- */
-static void fill_give_up(struct store *store, struct vfs_file *file)
+ * written. A file that nobody has claimed a part of may have the wrong size for it: then whoever
+ * needs it makes it anew. */
+static void fill_give_up(struct store *store, struct vfs_file *file, uint64_t base)
 {
     struct filler *f = &store->filler;
     const struct vfs_calls *calls = store->vfs->calls;
+    uint64_t size = store->log.file_size, from = f->free > base ? f->free - base : 0;
     room_held(&f->room);
-    f->open = false;
-    if (calls->resize(file, 0, NULL) == OK)
-        (void)calls->resize(file, store->log.file_size, NULL);
+    if (from >= size || (calls->clear && calls->clear(file, from, size - from, NULL) == OK))
+        return;
+    if (from == 0 && calls->resize(file, 0, NULL) == OK)
+        (void)calls->resize(file, size, NULL);
 }
 
-/* One piece. False: there is nothing more to fill in this file. */
-static bool fill_piece(struct store *store, struct vfs_file *file, uint64_t base, uint64_t wanted)
+/* False: the disk refused. Whether it was still free is not told: if not, it will be passed. */
+static bool piece_fill(struct store *store, struct vfs_file *file, const struct piece *p)
 {
     static _Alignas(FILL_ALIGN) const uint8_t zeros[FILL_PIECE];
     struct filler *f = &store->filler;
     const struct vfs_calls *calls = store->vfs->calls;
-    uint64_t at = f->done, n = wanted - at < FILL_PIECE ? wanted - at : FILL_PIECE;
-    struct iovec part = {.iov_len = n};
+    struct iovec part = {.iov_len = p->n};
     const uint8_t *from = zeros;
     memcpy(&part.iov_base, &from, sizeof part.iov_base); /* an iovec has no const */
 
     room_enter(&f->room);
-    bool ours = f->open && f->base == base;
-    if (ours && calls->write(file, at, &part, 1, NULL) != OK) {
-        fill_give_up(store, file);
-        ours = false;
-    }
+    bool ours = p->base + p->into >= f->free;
+    bool fine = !ours || calls->write(file, p->into, &part, 1, NULL) == OK;
+    if (!fine)
+        fill_give_up(store, file, p->base);
     room_leave(&f->room);
-    if (!ours)
-        return false;
-    f->done += n;
-    if (calls->push(file, at, n, NULL) == OK)
+    if (!ours || !fine)
+        return fine;
+    if (calls->push(file, p->into, p->n, NULL) == OK)
         return true;
     room_enter(&f->room);
-    if (f->open && f->base == base)
-        fill_give_up(store, file);
+    fill_give_up(store, file, p->base);
     room_leave(&f->room);
     return false;
 }
 
-void log_fill_ahead(struct store *store)
+bool log_fill(struct store *store, uint64_t from, uint64_t wanted, uint64_t *upto)
 {
-    struct filler *f = &store->filler;
     struct clock *clock = store->options.clock;
-    if (!store->options.sync_flush ||
-        atomic_load_explicit(&store->cleaner.full, memory_order_relaxed))
-        return;
-    room_enter(&f->room);
-    bool open = f->open;
-    uint64_t base = f->base;
-    room_leave(&f->room);
-    uint64_t wanted = open ? fill_wanted(store) : 0;
-    if (wanted <= f->done || !log_at_rest(store))
-        return;
-
-    char path[PATH_SIZE];
-    struct vfs_file *file;
-    fileset_path(path, LOG_FOLDER, base);
-    if (store->vfs->calls->open(store->vfs, path, VFS_AROUND, &file, NULL) != OK)
-        return; /* the next turn may have a handle for it */
+    const struct vfs_calls *calls = store->vfs->calls;
     uint64_t began_ns = clock_ns(clock), now_ns = began_ns, before_ns;
+    struct vfs_file *file = NULL;
+    uint64_t base = 0;
+    bool fine = true;
+    if (store->log.file_size < FILL_ALIGN || !calls->push)
+        return true;
     do {
-        before_ns = now_ns;
-        if (!fill_piece(store, file, base, wanted))
+        struct piece p = piece_at(store, from);
+        if (p.base + p.into + p.n > wanted || !log_at_rest(store))
             break;
+        if (file && base != p.base)
+            calls->close(take(&file));
+        if (!file) {
+            char path[PATH_SIZE];
+            base = p.base;
+            fileset_path(path, LOG_FOLDER, base);
+            if (calls->open(store->vfs, path, VFS_AROUND, &file, NULL) != OK) {
+                file = NULL;
+                break; /* the next turn may have a handle for it */
+            }
+        }
+        before_ns = now_ns;
+        fine = piece_fill(store, file, &p);
+        from = p.base + p.into + p.n;
+        if (fine)
+            *upto = from;
         now_ns = clock_ns(clock);
-    } while (f->done < wanted && log_at_rest(store) && now_ns - before_ns < PIECE_LONG_NS &&
-             now_ns - began_ns < TURN_NS);
-    store->vfs->calls->close(file);
+    } while (fine && now_ns - before_ns < PIECE_LONG_NS && now_ns - began_ns < TURN_NS);
+    if (file)
+        calls->close(file);
+    return fine;
 }
 
 /* ---- the end ---- */

@@ -216,7 +216,6 @@ static enum err next_file(struct store *store, uint64_t base)
     struct tail *tail = &store->tail;
     bool made = tail->ahead == base + store->log.file_size;
     tail->ahead = 0;
-    fill_close(&store->filler);
     if (store->log.first == store->log.end) {
         enum err err = made ? OK : segment_make_ahead(&store->cache, &store->log, base, NULL);
         return err ? err : segment_adopt(&store->cache, &store->log, base, &tail->seg, NULL);
@@ -248,10 +247,12 @@ static size_t paving(const struct tail *tail, uint64_t end)
 }
 
 /* Room: tail. The bytes that come next, in the file that the log ends in. */
-static enum err paved_write(struct tail *tail, uint64_t at, struct bytes bytes)
+static enum err paved_write(struct store *store, uint64_t at, struct bytes bytes)
 {
+    struct tail *tail = &store->tail;
     uint64_t end = at + bytes.len;
     size_t zeros = paving(tail, end);
+    fill_claim(store, end + zeros);
     enum err err = segment_write(tail->seg, at, bytes, zeros, NULL);
     if (!err && zeros)
         tail->paved = end + zeros;
@@ -265,7 +266,7 @@ static enum err window_write(struct placing *p)
     if (w->len == p->done)
         return OK;
     enum err err =
-        paved_write(tail, w->from + p->done, bytes_of(w->at + p->done, w->len - p->done));
+        paved_write(p->store, w->from + p->done, bytes_of(w->at + p->done, w->len - p->done));
     if (!err)
         p->done = w->len;
     return err;
@@ -466,7 +467,7 @@ static enum err place_sheet(struct placing *p, struct sheet *sheet, const struct
         p->at += out[i].size;
     }
     invariant(p->at - start == sheet->len);
-    return paved_write(&p->store->tail, start, bytes_of(sheet->at, sheet->len));
+    return paved_write(p->store, start, bytes_of(sheet->at, sheet->len));
 }
 
 /* Gives back the offsets that were handed out, the latest first. */

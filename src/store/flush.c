@@ -48,9 +48,11 @@ enum err log_flush(struct store *store, uint64_t upto, int64_t upto_ms, struct f
     uint64_t from = position_get(&store->positions.flushed);
     if (upto == from)
         return OK;
+    uint64_t began_ns = clock_ns(store->options.clock);
     atomic_store(&f->syncing, true);
     enum err err = fileset_sync(&store->cache, &store->log, from, upto, why);
     atomic_store(&f->syncing, false);
+    atomic_fetch_add(&f->synced_ns, clock_ns(store->options.clock) - began_ns);
     if (!err && upto > f->folder_synced) {
         err = store->vfs->calls->sync_dir(store->vfs, LOG_FOLDER, why);
         if (!err && f->folder_synced == 0)
@@ -377,8 +379,7 @@ void store_keep_turn(struct store *store)
         return;
     if (due || store->ahead == OK) /* what failed is not tried at every turn */
         store->ahead = log_make_ahead(store, &store->ahead_why);
-    log_fill_ahead(store);
-    log_reserve(store);
+    log_prepare(store);
     if (!due)
         return;
     store->kept_ns = now_ns;

@@ -1,4 +1,4 @@
-/* log_blocks.c - blocks of the log before they are needed.
+/* log_blocks.c - blocks of the log before they are needed: how many, and when.
  *
  * A log file has its full size from the start and no blocks. To find some for each write, and to
  * write down where they are when they go to the disk, takes the file system a third of a write's
@@ -20,35 +20,40 @@
  * second's messages the file system would wait 20 to 140 ms for the map of its free blocks, and
  * whoever appends with it.
  *
- * With synchronous flush nothing is reserved: there it is the sync that costs, which takes longer
- * for a block that was reserved and is written for the first time than for a new one (0.83 of the
- * messages a second); blocks that are filled (ahead.c) are what helps.
+ * With synchronous flush blocks are filled instead (ahead.c): there it is the sync that costs,
+ * which takes longer for a block that was reserved and is written for the first time than for a new
+ * one (0.83 of the messages a second), and half as long for one that has zeros. They go as far as
+ * the file behind the last one, since a load that never pauses leaves no time to go on.
  *
  * A disk that cannot reserve, or has no room, is a slower one and nothing else.
  */
 #include "store/store_int.h"
 
-#define LEAST_PART 256 /* of a file: with less than that written nothing is reserved */
-#define LEAD       4   /* times what was written */
-#define DISK_PART  16  /* of the room on the disk: more than that is never reserved */
-#define PIECE      (32u << 20)
-#define AGAIN_MS   10000 /* after the disk refused */
+#define LEAST_PART   256 /* of a file: with less than that written nothing is reserved */
+#define LEAD         4   /* times what was written, */
+#define MOST_FILLED  2   /* and no more files than that: the last one and the one behind it */
+#define DISK_PART    16  /* of the room on the disk: more than that is never reserved */
+#define PIECE        (32u << 20)
+#define AGAIN_MS     10000 /* after the disk refused */
+#define PRESSED_PART 4     /* of the time: zeros are not for whoever needs the disk for longer */
 
 void log_blocks_init(struct store *store)
 {
     uint64_t written = position_get(&store->positions.written);
-    store->blocks = (struct log_blocks){.began = written, .upto = written};
+    store->blocks = (struct log_blocks){
+        .began = written, .upto = written, .seen_ns = clock_ns(store->options.clock)};
 }
 
 /* Until where blocks should be there, as the row of files has room for it. */
 static uint64_t blocks_wanted(struct store *store, uint64_t written)
 {
     struct tail *tail = &store->tail;
-    uint64_t size = store->log.file_size, lead = written - store->blocks.began;
+    uint64_t size = store->log.file_size, since = written - store->blocks.began;
+    uint64_t most = store->options.sync_flush ? MOST_FILLED * size : size;
     room_enter(&tail->room);
     uint64_t end = tail->ahead ? tail->ahead : store->log.end;
     room_leave(&tail->room);
-    lead = lead < size / LEAST_PART ? 0 : lead < size / LEAD ? LEAD * lead : size;
+    uint64_t lead = since < size / LEAST_PART ? 0 : since < most / LEAD ? LEAD * since : most;
     return written + lead < end ? written + lead : end;
 }
 
@@ -95,20 +100,13 @@ static void blocks_look(struct store *store)
         b->upto = position_get(&store->positions.written);
 }
 
-void log_reserve(struct store *store)
+/* Reserves them up to `end`, between flushes. False: the disk refused. */
+static bool log_reserve(struct store *store, uint64_t from, uint64_t end)
 {
     struct log_blocks *b = &store->blocks;
-    blocks_look(store);
-    uint64_t now_ns = clock_ns(store->options.clock);
-    if (store->options.sync_flush || !store->vfs->calls->reserve || now_ns < b->again_ns)
-        return;
-    uint64_t written = position_get(&store->positions.written), size = store->log.file_size;
-    uint64_t from = b->upto > written ? b->upto : written, wanted = blocks_wanted(store, written);
-    if (wanted <= from || from - written > (wanted - written) / 2)
-        return;
+    uint64_t size = store->log.file_size;
     const _Atomic bool *syncing = &store->flusher.syncing;
-    uint64_t end = from + disk_allows(store, wanted - from);
-    bool fine = end > from;
+    bool fine = true;
     for (uint64_t at = from, next; fine && at < end && !atomic_load(syncing); at = next) {
         next = at - at % size + size;
         next = next - at > PIECE ? at + PIECE : next;
@@ -118,7 +116,52 @@ void log_reserve(struct store *store)
         if (fine)
             b->upto = next;
     }
+    return fine;
+}
+
+/* Since it was looked at before, the flusher had the disk for more than a part of the time: then a
+ * moment in which nobody waits is over before a piece is written. */
+static bool disk_pressed(struct store *store, uint64_t now_ns)
+{
+    struct log_blocks *b = &store->blocks;
+    uint64_t synced_ns = atomic_load(&store->flusher.synced_ns);
+    uint64_t spent = now_ns - b->seen_ns, syncing = synced_ns - b->seen_synced_ns;
+    b->seen_ns = now_ns;
+    b->seen_synced_ns = synced_ns;
+    return syncing > spent / PRESSED_PART;
+}
+
+/* Whether this is the time for it. */
+static bool may_prepare(struct store *store, bool fills, uint64_t now_ns)
+{
+    if (now_ns < store->blocks.again_ns)
+        return false;
+    if (!fills)
+        return store->vfs->calls->reserve != NULL;
+    return !disk_pressed(store, now_ns) &&
+           !atomic_load_explicit(&store->cleaner.full, memory_order_relaxed);
+}
+
+void log_prepare(struct store *store)
+{
+    struct log_blocks *b = &store->blocks;
+    blocks_look(store);
+    uint64_t now_ns = clock_ns(store->options.clock);
+    bool fills = store->options.sync_flush;
+    if (!may_prepare(store, fills, now_ns))
+        return;
+    uint64_t written = position_get(&store->positions.written);
+    uint64_t from = b->upto > written ? b->upto : written, wanted = blocks_wanted(store, written);
+    uint64_t least = fills ? FILL_PIECE : (wanted - written) / 2;
+    least = least < store->log.file_size ? least : store->log.file_size;
+    if (wanted <= from || wanted - from < least)
+        return;
+    uint64_t end = from + disk_allows(store, wanted - from);
+    bool fine = end > from &&
+                (fills ? log_fill(store, from, end, &b->upto) : log_reserve(store, from, end));
     b->again_ns = fine ? 0 : now_ns + AGAIN_MS * UINT64_C(1000000);
+    if (!fine && fills)
+        atomic_store(&b->lost, true); /* what was free is as it was */
 }
 
 uint64_t log_reserved(struct store *store)

@@ -334,10 +334,11 @@ struct tail {
     /* Records of one call on their way to the file, behind those of the calls before. Outside of
      * a call all of it is written, so the dispatcher may take it away and need not map the file. */
     struct window window;
-    int64_t last_ms; /* store time of the last record */
-    bool soiled;     /* a failed write may have left bytes behind the end */
-    uint64_t ahead;  /* the file behind the last one has been made and ends here; 0: it has not */
-    uint64_t paved;  /* zeros were written up to here */
+    int64_t last_ms;  /* store time of the last record */
+    bool soiled;      /* a failed write may have left bytes behind the end */
+    uint64_t ahead;   /* the file behind the last one has been made and ends here; 0: it has not */
+    uint64_t paved;   /* zeros were written up to here */
+    uint64_t claimed; /* for appends: no zeros of the filler's in front of it */
 
     struct list waits; /* struct store_wait, by rising position */
     bool flush_asked;  /* somebody wants the flusher before its time */
@@ -380,42 +381,44 @@ bool log_record_whole(const uint8_t *map, const struct record *record);
 /* Room: tail, or nobody else is inside. Bytes behind the end are gone when this returns OK. */
 must_check enum err tail_wipe(struct store *store, struct fault *why);
 
-/* ---- ahead.c: the log file behind the last one ---- */
+/* ---- ahead.c: the log file behind the last one, and zeros in front of the end ---- */
 
 #define FILL_PIECE (256u << 10)
 
-/* Who writes zeros into it: see ahead.c. */
+/* Who writes zeros: see ahead.c. */
 struct filler {
     struct room room; /* leaf */
-    bool open;        /* the file at `base` is nobody's yet */
-    uint64_t base;
-    uint64_t done; /* bytes of it are filled. Keeper only */
+    uint64_t free;    /* zeros are written here and behind it, and nowhere else */
 };
 
 /* Keeper only. Sees to it that the file behind the last one is there before it is needed. */
 must_check enum err log_make_ahead(struct store *store, struct fault *why);
-/* Keeper only. Fills it a bit further, if that is of use. */
-void log_fill_ahead(struct store *store);
+/* Room: tail. Before anything is written in front of `end`: when it returns, no zeros go there any
+ * more. */
+void fill_claim(struct store *store, uint64_t end);
+/* Keeper only. Fills the log from about `from` in the direction of `wanted`, for a while and while
+ * nobody waits for the disk; `*upto` is moved to where it got. False: the disk refused, and what
+ * was free is as if nothing had been filled. */
+bool log_fill(struct store *store, uint64_t from, uint64_t wanted, uint64_t *upto);
 /* Nobody appends or keeps any more. What was filled or reserved and is not used becomes as if it
  * never was. */
 must_check enum err log_trim(struct store *store, struct fault *why);
-void fill_open(struct filler *f, uint64_t base); /* from now on it may be filled … */
-void fill_close(struct filler *f);               /* … and when this returns no more */
 
 /* ---- log_blocks.c ---- */
 
 /* Keeper only. */
 struct log_blocks {
-    uint64_t began;    /* where the log ended when the store was opened */
-    uint64_t upto;     /* its blocks are reserved up to here */
-    uint64_t again_ns; /* the disk has refused; not before then */
-    bool found;        /* a piece that was refused may have got some */
-    _Atomic bool lost; /* by whoever cut the log's end. Room: tail */
+    uint64_t began;                   /* where the log ended when the store was opened */
+    uint64_t upto;                    /* its blocks are there up to here */
+    uint64_t again_ns;                /* the disk has refused; not before then */
+    uint64_t seen_ns, seen_synced_ns; /* when the flusher was looked at, and what it told */
+    bool found;                       /* a piece that was refused may have got some */
+    _Atomic bool lost;                /* by whoever cut the log's end. Room: tail */
 };
 
 void log_blocks_init(struct store *store); /* at the end of opening */
 /* Sees to it that the log has blocks where it will go on. */
-void log_reserve(struct store *store);
+void log_prepare(struct store *store);
 /* So many bytes on the disk are only waiting for messages. Keeper only. */
 uint64_t log_reserved(struct store *store);
 
@@ -441,6 +444,7 @@ struct flusher {
         folder_synced; /* log files up to here are known to their folder on disk. Flusher only */
     _Atomic int64_t flushed_ms; /* store time of the last flushed record */
     _Atomic bool syncing;       /* the log is on its way to the disk */
+    _Atomic uint64_t synced_ns; /* so long it was, in all */
 };
 
 /* What is tried again. Its owner alone sets it, in the room `files`. */
