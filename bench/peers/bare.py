@@ -38,6 +38,7 @@ class Bare(Rocket):
 class Limits(Peer):
     """No server at all: loops that append, in two ways, and that sync."""
     key, label = "limits", "bare append and sync"
+    rehearses = False
 
     def can(self, work):
         one = work.kind == "send" and work.batch == 1 and work.topics == 1 and (work.connections, work.in_flight) == (8, 32)

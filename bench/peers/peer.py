@@ -23,6 +23,7 @@ class NotHere(Exception):
 class Peer:
     key = label = None
     quick_to_start = True
+    rehearses = True  # there is something that could be prepared
     orientation = False  # not compatible: it is driven by another generator
 
     def __init__(self, length):
