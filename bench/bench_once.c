@@ -1,6 +1,6 @@
 /* bench_once.c - what libonce costs: the handler does nothing, and beside it runs a bare loop.
  *
- *     bench_once URL      memory: or one of the servers that bench/once.py starts
+ *     bench_once URL [WORKERS]      memory: or one of the servers that bench/once.py starts
  *
  * Ours and the bare loop take turns of a second; each pair gives one ratio, and the median counts.
  */
@@ -22,6 +22,7 @@
 #define MEMORY_KEYS 1000000
 
 static const char *url;
+static unsigned workers = 32;
 static _Atomic uint64_t numbers;
 static _Atomic bool stop;
 static _Atomic uint64_t done;
@@ -108,7 +109,7 @@ static void *our_worker(void *user)
 /* Messages a second of so many workers. */
 static double rate(void *(*worker)(void *), void *const *users, unsigned n)
 {
-    pthread_t threads[WORKERS];
+    pthread_t threads[WORKERS_MAX];
     struct timespec round = {.tv_sec = ROUND_MS / 1000};
     atomic_store(&stop, false);
     atomic_store(&done, 0);
@@ -133,7 +134,7 @@ static void *bare_worker(void *user)
 {
     const struct bare_user *u = user;
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-        uint64_t number = atomic_fetch_add_explicit(&numbers, WORKERS, memory_order_relaxed);
+        uint64_t number = atomic_fetch_add_explicit(&numbers, PIPELINE, memory_order_relaxed);
         size_t n = 1;
         if (u->transactions)
             u->bare->transaction(u->conn, number);
@@ -146,14 +147,14 @@ static void *bare_worker(void *user)
 
 static bool compare(const struct bare *bare, bool transactions)
 {
-    unsigned n = transactions ? TXN_WORKERS : WORKERS;
-    unsigned n_bare = transactions ? TXN_WORKERS : bare->claim_workers;
+    unsigned n = transactions ? TXN_WORKERS : workers;
+    unsigned n_bare = bare->one ? 1 : n;
     struct ours ours = {open_mode(transactions ? ONCE_TRANSACTION : ONCE_LEASE),
                         transactions ? write_effect : nothing};
-    struct bare_user theirs[WORKERS];
-    void *our_users[WORKERS], *their_users[WORKERS];
+    struct bare_user theirs[WORKERS_MAX];
+    void *our_users[WORKERS_MAX], *their_users[WORKERS_MAX];
     double ratios[ROUNDS], our_rate = 0, their_rate = 0;
-    for (unsigned i = 0; i < WORKERS; i++)
+    for (unsigned i = 0; i < n; i++)
         our_users[i] = &ours;
     for (unsigned i = 0; i < n_bare; i++) {
         theirs[i] = (struct bare_user){bare, bare->open(url), transactions};
@@ -169,7 +170,7 @@ static bool compare(const struct bare *bare, bool transactions)
         bare->close(theirs[i].conn);
     once_close(ours.once);
     char what[200];
-    (void)snprintf(what, sizeof what, "%s, %s: %.0f/s of %.0f/s", bare->name,
+    (void)snprintf(what, sizeof what, "%s, %u workers, %s: %.0f/s of %.0f/s", bare->name, n,
                    transactions ? "the same transaction by hand" : bare->claim_text, our_rate,
                    their_rate);
     return verdict(what, ratios, transactions ? bare->txn_target : bare->claim_target);
@@ -195,9 +196,13 @@ static bool memory(void)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2)
+    if (argc != 2 && argc != 3)
         return 2;
     url = argv[1];
+    if (argc == 3)
+        workers = (unsigned)strtoul(argv[2], NULL, 10);
+    if (workers < 1 || workers > WORKERS_MAX)
+        errx(2, "from 1 to %d workers", WORKERS_MAX);
     numbers = (uint64_t)time(NULL) << 24; /* not those of the run before */
     if (strcmp(url, "memory:") == 0)
         return memory() ? 0 : 1;
@@ -205,7 +210,7 @@ int main(int argc, char **argv)
         if (!bare->mine(url))
             continue;
         bool good = compare(bare, false);
-        if (bare->txn_target > 0)
+        if (bare->txn_target > 0 && argc == 2)
             good = compare(bare, true) && good;
         return good ? 0 : 1;
     }

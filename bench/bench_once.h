@@ -7,8 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WORKERS     32 /* claims */
-#define TXN_WORKERS 8  /* transactions, each on a connection of its own */
+#define PIPELINE    32  /* messages of a bare pipeline */
+#define WORKERS_MAX 128 /* claims */
+#define TXN_WORKERS 8   /* transactions, each on a connection of its own */
 #define ROUND_MS    1000
 
 /* What one worker of a bare loop does; `number` is never the same. */
@@ -19,8 +20,8 @@ struct bare {
     void (*close)(void *conn);
     size_t (*claims)(void *conn, uint64_t number); /* how many messages were claimed and finished */
     void (*transaction)(void *conn, uint64_t number); /* mark, effect, commit; NULL: no database */
-    unsigned claim_workers;                           /* how many do it at once */
-    double claim_target, txn_target;                  /* of ours, as a multiple; 0: none */
+    bool one;                        /* one worker does it, however many of ours there are */
+    double claim_target, txn_target; /* of ours, as a multiple; 0: none */
     const char *claim_text;
 };
 extern const struct bare bare_stores[];

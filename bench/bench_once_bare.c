@@ -69,7 +69,7 @@ static void redis_hang_up(void *conn)
 
 static void replies_read(redisContext *conn)
 {
-    for (int i = 0; i < WORKERS; i++) {
+    for (int i = 0; i < PIPELINE; i++) {
         redisReply *reply;
         if (redisGetReply(conn, (void **)&reply) || reply->type == REDIS_REPLY_ERROR)
             errx(1, "Redis refuses");
@@ -81,20 +81,20 @@ static size_t redis_claims(void *conn, uint64_t number)
 {
     struct bare_redis *r = conn;
     char id[65];
-    for (uint64_t i = 0; i < WORKERS; i++) {
+    for (uint64_t i = 0; i < PIPELINE; i++) {
         key_of(number + i, id);
         (void)redisAppendCommand(
             r->conn, "EVALSHA %s 1 bare:{%s} %" PRIu64 " %" PRIu64 " 30000 259200000 %s %s %s",
             r->claim, id, number + i + 1, number, "coupon:task", "", "");
     }
     replies_read(r->conn);
-    for (uint64_t i = 0; i < WORKERS; i++) {
+    for (uint64_t i = 0; i < PIPELINE; i++) {
         key_of(number + i, id);
         (void)redisAppendCommand(r->conn, "EVALSHA %s 1 bare:{%s} %" PRIu64 " 259200000", r->finish,
                                  id, number + i + 1);
     }
     replies_read(r->conn);
-    return WORKERS;
+    return PIPELINE;
 }
 
 /* ---- statements, as text: what differs between the databases is how one runs them ---- */
@@ -288,7 +288,7 @@ const struct bare bare_stores[] = {
      .open = redis_dial,
      .close = redis_hang_up,
      .claims = redis_claims,
-     .claim_workers = 1,
+     .one = true,
      .claim_target = 0.85,
      .claim_text = "a bare pipeline of 32"},
     {.name = "sqlite",
@@ -296,7 +296,7 @@ const struct bare bare_stores[] = {
      .open = sqlite_dial,
      .close = sqlite_hang_up,
      .claims = sqlite_claims,
-     .claim_workers = 1,
+     .one = true,
      .claim_target = 8,
      .claim_text = "one statement a commit"},
     {.name = "postgresql",
@@ -305,19 +305,17 @@ const struct bare bare_stores[] = {
      .close = pg_hang_up,
      .claims = pg_claims,
      .transaction = pg_transaction,
-     .claim_workers = WORKERS,
      .claim_target = 2,
      .txn_target = 0.85,
-     .claim_text = "one statement a commit, on 32 connections"},
+     .claim_text = "one statement a commit, on as many connections"},
     {.name = "mariadb",
      .mine = mysql_mine,
      .open = mysql_dial,
      .close = mysql_hang_up,
      .claims = mysql_claims,
      .transaction = mysql_transaction,
-     .claim_workers = WORKERS,
      .claim_target = 2,
      .txn_target = 0.85,
-     .claim_text = "one statement a commit, on 32 connections"},
+     .claim_text = "one statement a commit, on as many connections"},
     {0},
 };
