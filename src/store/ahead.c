@@ -10,21 +10,24 @@
  * where it costs least:
  *
  *     as far as log_blocks.c says: a store that is idle fills nothing;
- *     while nobody waits for the disk, and not at all while most of the time somebody does: under a
- *     load that never pauses the syncs would become slower by the zeros than faster by what was
- *     filled;
+ *     while nobody waits for the disk, and not at all while somebody does for much of the time:
+ *     under a load that never pauses the syncs would become slower by the zeros than faster by what
+ *     was filled;
  *     past the kernel's memory, where the file system lets us, for less processor time;
- *     a piece at a time, which is on the disk before the next is begun: so a sync finds at most one
- *     in front of it. A disk that takes long for a piece gets one a turn.
+ *     a piece at a time, whose bytes are on the disk before the next is begun: so a sync finds
+ *     those of one piece in front of it at most. A disk that takes long for a piece gets one a
+ *     turn. An append to the same file may have to wait for that piece, since a file system may let
+ *     nobody else write to it meanwhile.
  *
  * Zeros must never meet records. So appends *claim* the log, some MiB at a time, before they write:
  * a piece begins behind what is claimed, and is written inside the filler's room, where claims are
- * made. So an append waits for one piece at most, and only if it grows into the next MiBs just
- * then.
+ * made.
  *
- * Whatever fails here costs speed and nothing else: what is not claimed becomes as if it were just
- * made. And a clean stop takes all blocks back that have no records: a folder at rest is no bigger
- * for it, and the next start has nothing to cut, which takes some file systems a part of a second.
+ * A piece that cannot be written costs speed and nothing else: what is not claimed becomes as if it
+ * were just made. That one cannot be brought to the disk may be said of records of the same file,
+ * and whoever is told it is the only one: in the row it is believed as that of a failed sync. A
+ * clean stop takes all blocks back that have no records: a folder at rest is no bigger for it, and
+ * the next start has nothing to cut, which takes some file systems a part of a second.
  */
 #include "store/store_int.h"
 
@@ -58,14 +61,12 @@ enum err log_make_ahead(struct store *store, struct fault *why)
 
 void fill_claim(struct store *store, uint64_t end)
 {
-    struct tail *tail = &store->tail;
     struct filler *f = &store->filler;
-    room_held(&tail->room);
-    if (end <= tail->claimed || !store->options.sync_flush)
+    room_held(&store->tail.room);
+    if (end <= f->free || !store->options.sync_flush)
         return;
-    tail->claimed = end + store->log.file_size / CLAIM_PART;
     room_enter(&f->room);
-    f->free = tail->claimed;
+    f->free = end + store->log.file_size / CLAIM_PART;
     room_leave(&f->room);
 }
 
@@ -100,8 +101,8 @@ static struct piece piece_at(struct store *store, uint64_t at)
 }
 
 /* Filler's room. Without its blocks the file is full of zeros, whatever became of those that were
- * written. A file that nobody has claimed a part of may have the wrong size for it: then whoever
- * needs it makes it anew. */
+ * written. One that nobody has claimed is not in the row, so it may have the wrong size for it:
+ * then whoever needs it makes it anew. */
 static void fill_give_up(struct store *store, struct vfs_file *file, uint64_t base)
 {
     struct filler *f = &store->filler;
@@ -112,6 +113,15 @@ static void fill_give_up(struct store *store, struct vfs_file *file, uint64_t ba
         return;
     if (from == 0 && calls->resize(file, 0, NULL) == OK)
         (void)calls->resize(file, size, NULL);
+}
+
+/* Whether an append may have been to the file at `base`. */
+static bool in_row(struct store *store, uint64_t base)
+{
+    room_enter(&store->tail.room);
+    bool in = base < store->log.end;
+    room_leave(&store->tail.room);
+    return in;
 }
 
 /* False: the disk refused. Whether it was still free is not told: if not, it will be passed. */
@@ -132,8 +142,12 @@ static bool piece_fill(struct store *store, struct vfs_file *file, const struct 
     room_leave(&f->room);
     if (!ours || !fine)
         return fine;
-    if (calls->push(file, p->into, p->n, NULL) == OK)
+    struct fault why = {0};
+    enum err err = calls->push(file, p->into, p->n, &why);
+    if (err == OK)
         return true;
+    if (in_row(store, p->base))
+        store_fail(store, err, &why);
     room_enter(&f->room);
     fill_give_up(store, file, p->base);
     room_leave(&f->room);
@@ -148,8 +162,6 @@ bool log_fill(struct store *store, uint64_t from, uint64_t wanted, uint64_t *upt
     struct vfs_file *file = NULL;
     uint64_t base = 0;
     bool fine = true;
-    if (store->log.file_size < FILL_ALIGN || !calls->push)
-        return true;
     do {
         struct piece p = piece_at(store, from);
         if (p.base + p.into + p.n > wanted || !log_at_rest(store))

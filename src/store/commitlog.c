@@ -215,6 +215,7 @@ static enum err next_file(struct store *store, uint64_t base)
 {
     struct tail *tail = &store->tail;
     bool made = tail->ahead == base + store->log.file_size;
+    fill_claim(store, base + 1);
     tail->ahead = 0;
     if (store->log.first == store->log.end) {
         enum err err = made ? OK : segment_make_ahead(&store->cache, &store->log, base, NULL);

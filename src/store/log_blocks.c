@@ -100,6 +100,13 @@ static void blocks_look(struct store *store)
         b->upto = position_get(&store->positions.written);
 }
 
+/* Up to where they are there. */
+static uint64_t blocks_end(struct store *store, uint64_t written)
+{
+    blocks_look(store);
+    return store->blocks.upto > written ? store->blocks.upto : written;
+}
+
 /* Reserves them up to `end`, between flushes. False: the disk refused. */
 static bool log_reserve(struct store *store, uint64_t from, uint64_t end)
 {
@@ -145,28 +152,32 @@ static bool may_prepare(struct store *store, bool fills, uint64_t now_ns)
 void log_prepare(struct store *store)
 {
     struct log_blocks *b = &store->blocks;
-    blocks_look(store);
     uint64_t now_ns = clock_ns(store->options.clock);
     bool fills = store->options.sync_flush;
     if (!may_prepare(store, fills, now_ns))
         return;
     uint64_t written = position_get(&store->positions.written);
-    uint64_t from = b->upto > written ? b->upto : written, wanted = blocks_wanted(store, written);
+    uint64_t wanted = blocks_wanted(store, written), from = blocks_end(store, written);
     uint64_t least = fills ? FILL_PIECE : (wanted - written) / 2;
     least = least < store->log.file_size ? least : store->log.file_size;
     if (wanted <= from || wanted - from < least)
         return;
     uint64_t end = from + disk_allows(store, wanted - from);
-    bool fine = end > from &&
-                (fills ? log_fill(store, from, end, &b->upto) : log_reserve(store, from, end));
+    if (blocks_end(store, written) != from)
+        return; /* the log was cut meanwhile */
+    bool fine = end > from;
+    if (fine && !fills) {
+        fine = log_reserve(store, from, end);
+    } else if (fine) {
+        fine = log_fill(store, from, end, &b->upto);
+        if (!fine)
+            atomic_store(&b->lost, true);
+    }
     b->again_ns = fine ? 0 : now_ns + AGAIN_MS * UINT64_C(1000000);
-    if (!fine && fills)
-        atomic_store(&b->lost, true); /* what was free is as it was */
 }
 
 uint64_t log_reserved(struct store *store)
 {
-    blocks_look(store);
     uint64_t written = position_get(&store->positions.written);
-    return store->blocks.upto > written ? store->blocks.upto - written : 0;
+    return blocks_end(store, written) - written;
 }

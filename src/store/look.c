@@ -99,7 +99,7 @@ static enum err sight_at(struct look *l, uint64_t position, enum log_sight *out,
     return OK;
 }
 
-/* The rest of the last file is a gigabyte that nobody has written to. */
+/* The rest of the last file may be a gigabyte that nobody has written to. */
 static uint64_t data_behind(const struct look *l, uint64_t position)
 {
     if (!l->vfs->calls->next_data)

@@ -1,10 +1,10 @@
 /* store_int.h - what the files of this folder share. Nobody outside includes it.
  *
  * From below: segment.c keeps files, open and mapped ones with a count, so many at a time as it was
- * allowed; commitlog.c owns the end of the log, ahead.c the file behind it; position.c and flush.c
- * the positions and who waits for them; queue.c the queues, shelf.c their newest units; dispatch.c
- * brings records into queues; read.c reads; clean.c removes what is old; recover.c and checkpoint.c
- * find out at the start where everything ended.
+ * allowed; commitlog.c owns the end of the log, ahead.c what is in front of it; position.c and
+ * flush.c the positions and who waits for them; queue.c the queues, shelf.c their newest units;
+ * dispatch.c brings records into queues; read.c reads; clean.c removes what is old; recover.c and
+ * checkpoint.c find out at the start where everything ended.
  */
 #ifndef STORE_STORE_INT_H
 #define STORE_STORE_INT_H
@@ -334,11 +334,10 @@ struct tail {
     /* Records of one call on their way to the file, behind those of the calls before. Outside of
      * a call all of it is written, so the dispatcher may take it away and need not map the file. */
     struct window window;
-    int64_t last_ms;  /* store time of the last record */
-    bool soiled;      /* a failed write may have left bytes behind the end */
-    uint64_t ahead;   /* the file behind the last one has been made and ends here; 0: it has not */
-    uint64_t paved;   /* zeros were written up to here */
-    uint64_t claimed; /* for appends: no zeros of the filler's in front of it */
+    int64_t last_ms; /* store time of the last record */
+    bool soiled;     /* a failed write may have left bytes behind the end */
+    uint64_t ahead;  /* the file behind the last one has been made and ends here; 0: it has not */
+    uint64_t paved;  /* zeros were written up to here */
 
     struct list waits; /* struct store_wait, by rising position */
     bool flush_asked;  /* somebody wants the flusher before its time */
@@ -388,7 +387,9 @@ must_check enum err tail_wipe(struct store *store, struct fault *why);
 /* Who writes zeros: see ahead.c. */
 struct filler {
     struct room room; /* leaf */
-    uint64_t free;    /* zeros are written here and behind it, and nowhere else */
+    /* Zeros are written here and behind it, and nowhere else: what is in front is claimed. It
+     * changes in the tail's room and in this one, so either will do to read it. */
+    uint64_t free;
 };
 
 /* Keeper only. Sees to it that the file behind the last one is there before it is needed. */
@@ -398,7 +399,7 @@ must_check enum err log_make_ahead(struct store *store, struct fault *why);
 void fill_claim(struct store *store, uint64_t end);
 /* Keeper only. Fills the log from about `from` in the direction of `wanted`, for a while and while
  * nobody waits for the disk; `*upto` is moved to where it got. False: the disk refused, and what
- * was free is as if nothing had been filled. */
+ * was filled may be gone. */
 bool log_fill(struct store *store, uint64_t from, uint64_t wanted, uint64_t *upto);
 /* Nobody appends or keeps any more. What was filled or reserved and is not used becomes as if it
  * never was. */
