@@ -11,7 +11,7 @@ set -eu
 
 packages_of() {
     case $1 in
-    build) echo gcc libc6-dev meson ninja-build pkg-config libuv1-dev libdeflate-dev liblz4-dev libzstd-dev libssl-dev libsqlite3-dev libhiredis-dev libpq-dev libmariadb-dev libcurl4-openssl-dev libmicrohttpd-dev ;;
+    build) echo gcc libc6-dev meson ninja-build pkg-config libuv1-dev libdeflate-dev libisal-dev liblz4-dev libzstd-dev libssl-dev libsqlite3-dev libhiredis-dev libpq-dev libmariadb-dev libcurl4-openssl-dev libmicrohttpd-dev ;;
     test) echo libcmocka-dev libjansson-dev python3 curl openssl valgrind redis-server postgresql mariadb-server zsh ;;
     lint) echo clang-format clang-tidy shellcheck python3 ;;
     fuzz) echo clang libclang-rt-dev ;;

@@ -1,4 +1,5 @@
-/* crc32.h - CRC-32 with the zlib polynomial, from libdeflate (105 ns a KiB against zlib's 481). */
+/* crc32.h - CRC-32 with the zlib polynomial, from isa-l: 19 ns a KiB on a processor with AVX-512,
+ * where libdeflate takes 66. */
 #ifndef BASE_CRC32_H
 #define BASE_CRC32_H
 

@@ -10,7 +10,7 @@ by some instructions in ten millions. They are built as a release is, also in th
 
 So that a number means the same on other machines:
 
-- Only instructions of our own object are counted. Below them, libc and libdeflate choose code by the processor, and have
+- Only instructions of our own object are counted. Below them, libc, isa-l and libdeflate choose code by the processor, and have
   other code in other versions; what is ours does not depend on either.
 - What we ask of them is counted by calls instead: allocations, locks and system calls a message. So copying into memory that
   is allocated for each message cannot hide behind a small count of our own.

@@ -5,7 +5,7 @@ one function called another, by (caller, callee), each as (object, function). `l
 program that did 5,000 messages and one that did 1,000 it is what 4,000 messages cost, without start-up.
 
 `own` counts functions of the program's own object alone. What libraries do below them is left out there, because it is not the
-same everywhere: libc and libdeflate choose other code on another processor, and another version has other code.
+same everywhere: libc, isa-l and libdeflate choose other code on another processor, and another version has other code.
 
 With `stacks=True` every function is told apart by who called it; `cost` then has the names joined as callgrind writes them,
 innermost first (f'g'main), which is what a flame graph is drawn from.
