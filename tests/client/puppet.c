@@ -1,5 +1,6 @@
 #include "puppet.h"
 
+#include <openssl/sha.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -315,6 +316,9 @@ int main(void)
 {
     size_t size = 0;
     char *line = NULL;
+    /* What OpenSSL makes at its first use is the main thread's: a hand that is left behind may not
+     * have ended when the process does, and what is in its name would be taken for lost. */
+    (void)SHA256((const uint8_t *)"", 0, (uint8_t[SHA256_DIGEST_LENGTH]){0});
     while (getline(&line, &size, stdin) > 0) {
         reap(false);
         char *text = strdup(line);
