@@ -68,7 +68,8 @@ struct vfs_calls {
     uint64_t (*next_data)(struct vfs_file *f, uint64_t at);
     enum err (*sync)(struct vfs_file *f, struct fault *why); /* fdatasync */
     /* Brings some bytes to the disk, waits for them and forgets them in memory, but promises
-     * nothing: it leaves less to do for a later sync. */
+     * nothing: it leaves less to do for a later sync. ERR_UNSUPPORTED: it cannot do that. Any other
+     * error may be about other bytes of the file, and a later sync need not tell it again. */
     enum err (*push)(struct vfs_file *f, uint64_t at, uint64_t n, struct fault *why);
     /* The first `size` bytes, read only, shared with writers; ERR_RANGE if the file is shorter.
      * When it is made shorter while it is mapped, the part that was cut off must not be touched. */

@@ -256,8 +256,11 @@ static enum err posix_push(struct vfs_file *f, uint64_t at, uint64_t n, struct f
 {
     const unsigned all =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-    if (AGAIN(sync_file_range(f->fd, (off_t)at, (off_t)n, all)) < 0)
-        return fault_os(why, "writing out %s", f->name);
+    if (AGAIN(sync_file_range(f->fd, (off_t)at, (off_t)n, all)) < 0) {
+        bool about_bytes = errno == EIO || errno == ENOSPC || errno == EDQUOT;
+        enum err err = fault_os(why, "writing out %s", f->name);
+        return about_bytes ? err : ERR_UNSUPPORTED;
+    }
     (void)posix_fadvise(f->fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED);
     return OK;
 }

@@ -146,7 +146,7 @@ static bool piece_fill(struct store *store, struct vfs_file *file, const struct 
     enum err err = calls->push(file, p->into, p->n, &why);
     if (err == OK)
         return true;
-    if (in_row(store, p->base))
+    if (err != ERR_UNSUPPORTED && in_row(store, p->base))
         store_fail(store, err, &why);
     room_enter(&f->room);
     fill_give_up(store, file, p->base);

@@ -20,7 +20,8 @@ static struct {
     int64_t push_ms, sync_ms;         /* so long they take, by the clock of the test */
     unsigned write_fails, push_fails; /* the how manieth from now on; 0: none */
     bool failed, behind;              /* it has come to that; one was into the file behind */
-    uint64_t room, available;         /* 0: what the disk below says */
+    enum err push_err;
+    uint64_t room, available; /* 0: what the disk below says */
 } disk;
 
 static enum err disk_space(struct vfs *v, struct vfs_space *out, struct fault *why)
@@ -52,7 +53,7 @@ static enum err disk_push(struct vfs_file *f, uint64_t at, uint64_t n, struct fa
     clock_manual_advance(&disk.house->clock, disk.push_ms);
     disk.behind = disk.behind || at == 0;
     if (fails_now(&disk.push_fails))
-        return fault_set(why, ERR_IO, "a test's disk is broken");
+        return fault_set(why, disk.push_err, "a test's disk is broken");
     if (disk.at_push)
         disk.at_push(disk.house);
     return disk.below->push(f, at, n, why);
@@ -80,6 +81,7 @@ static void open_house(struct house *h, uint64_t file_size)
     disk.push_ms = disk.sync_ms = 0;
     disk.write_fails = disk.push_fails = 0;
     disk.failed = disk.behind = false;
+    disk.push_err = ERR_IO;
     h->fault->vfs.calls = &disk.calls;
     h->options.log_file_size = file_size;
     h->options.sync_flush = true;
@@ -397,6 +399,20 @@ static void fills_when_there_is_a_handle(void **state)
     fills_later(&h, n);
 }
 
+/* Nothing is said of any bytes where the file system cannot do that at all. */
+static void a_disk_that_cannot_push_is_slow_and_well(void **state)
+{
+    (void)state;
+    struct house h;
+    uint64_t n = half_a_file(&h);
+    disk.push_fails = 1;
+    disk.push_err = ERR_UNSUPPORTED;
+    store_keep_turn(h.store);
+    assert_true(disk.failed && !disk.behind);
+    assert_int_equal(store_state(h.store, NULL), OK);
+    fills_later(&h, n);
+}
+
 /* That bytes cannot be brought to the disk may be said of a record's, and nobody else may be told:
  * in the last file it is as if a sync had failed. What was acknowledged is there when it is opened
  * anew. In the file behind there are no records, and it costs only speed. */
@@ -534,6 +550,7 @@ int main(void)
         cmocka_unit_test(leaves_a_slow_disk_alone),
         cmocka_unit_test(a_disk_that_is_full_costs_only_speed),
         cmocka_unit_test(fills_when_there_is_a_handle),
+        cmocka_unit_test(a_disk_that_cannot_push_is_slow_and_well),
         cmocka_unit_test(a_push_that_fails_beside_records_is_believed),
         cmocka_unit_test(no_record_comes_under_the_zeros),
         cmocka_unit_test(files_are_filled_beside_appends),
