@@ -122,16 +122,15 @@ def _():
 
 
 def check_appends(writes, size):
-    """Records stand one behind the other, and zeros alone go only into files that have none yet. Where the log ends, and
-    how often zeros were written."""
+    """Records stand one behind the other, and zeros alone go only where none stand yet. Where the log ends, and how often
+    zeros were written."""
     end, zeros = 0, 0
     for position, length in writes:
-        file_end = -(-end // size) * size
         if length == 0:
-            tap.check(position >= file_end, "zeros at %d, where the log ended at %d" % (position, end))
+            tap.check(position >= end, "zeros at %d, where the log ended at %d" % (position, end))
             zeros += 1
             continue
-        blank = end > 0 and position == file_end  # what a file's last record left over
+        blank = end > 0 and position == -(-end // size) * size  # what a file's last record left over
         tap.check(position == end or blank, "write at %d, where the log ended at %d" % (position, end))
         end = position + length
     return end, zeros
@@ -148,10 +147,10 @@ def appending_only(flush):
             ways = {line.split()[1] for line in source if "/commitlog/" in line}
         tap.equal(ways, {"r--s"}, "rights of the log's mappings")
 
-        if flush == "SYNC_FLUSH":  # the last file is more than half full, so the next is filled if none was before
-            process.wait_until(lambda: check_appends(watched.seen("w"), size)[1] > 0, 10, "a file filled ahead")
+        if flush == "SYNC_FLUSH":  # now that nobody waits for the disk, if not before
+            process.wait_until(lambda: check_appends(watched.seen("w"), size)[1] > 0, 10, "zeros in front of the log's end")
         end, zeros = check_appends(watched.seen("w"), size)
-        tap.equal(zeros > 0, flush == "SYNC_FLUSH", "files were filled ahead")
+        tap.equal(zeros > 0, flush == "SYNC_FLUSH", "the log was filled ahead")
         last = max(position_of(answer) for answer, _ in answers)
         tap.check(last + 1500 < end and last > 4 * size, "the log ends at %d, its last record is at %d" % (end, last))
         tap.equal({length for _, length in watched.seen("t")}, {size}, "sizes files were made with")
@@ -165,7 +164,7 @@ def _():
     appending_only("ASYNC_FLUSH")
 
 
-@tap.test("ST-2 the same with SYNC_FLUSH, which writes zeros ahead: never into a file that has records")
+@tap.test("ST-2 the same with SYNC_FLUSH, which writes zeros too: in front of the log's end, never over a record")
 def _():
     appending_only("SYNC_FLUSH")
 
