@@ -19,7 +19,7 @@ from .server import Server, Watch
 SERVER, VERSION = "github.com/nats-io/nats-server/v2", "v2.15.2"
 LOAD = pathlib.Path(__file__).parent / "nats"
 BUILD_SECONDS = 600
-BYTES_MOST = 1 << 30
+BYTES_MOST = 1 << 29
 
 
 def go(*arguments, **env):

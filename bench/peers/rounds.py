@@ -8,18 +8,16 @@ So what is compared lies seconds apart, and a slow minute of the machine meets a
 written is on the disk, or gone with its folder, before the next one begins.
 """
 
-import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 
 from harness import process
+from .memory import make_ready
 from .peer import NotHere
 
-MIB = bytes(1 << 20)
 REST_SECONDS = 5
 
 
@@ -54,36 +52,19 @@ class Stage:
             server.stop()
 
 
-def available_memory():
-    """Bytes that can be had, those included that only keep files at hand."""
-    with open("/proc/meminfo") as source:
-        return next(int(line.split()[1]) for line in source if line.startswith("MemAvailable:")) * 1024
-
-
-def touch_memory(most):
-    """Four times the memory that a measurement writes at most is taken and given back, since the warm-up before it writes
-    as well and not all that was given back is what comes next; or half of what there is. In a virtual machine pages
-    that nobody has used for a while are the host's, and to get one back costs more than all that a server does for a message;
-    and where files of those before fill the memory, each page has to be taken from them first, by whoever comes next."""
-    free = available_memory()
-    with contextlib.suppress(OSError), tempfile.TemporaryFile(dir="/dev/shm") as file:  # where there is little, as much as fits
-        for _ in range(min(4 * most, free // 2) >> 20):
-            file.write(MIB)
-
-
 def rehearse(peer, server, work):
     """Where the disk is what is measured, a server may prepare what it will write to: each has done the work once
     before it counts, and then nobody wants anything of it for some seconds. Java's servers have that anyway."""
     peer.measure(server, work)
     os.sync()
     time.sleep(REST_SECONDS)
-    touch_memory(work.bytes_most)  # what lay idle for seconds is the host's again
+    make_ready(work.bytes_most)  # what lay idle for seconds is the host's again
 
 
 def measure(stage, peer, work):
     os.sync()
     if stage.warm:
-        touch_memory(work.bytes_most)
+        make_ready(work.bytes_most)
     if peer.quick_to_start or work.kind in ("start", "backlog"):
         server = peer.start(work.flush, lean=work.kind == "start", memory=work.memory)
         try:
