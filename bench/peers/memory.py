@@ -1,7 +1,7 @@
 """Memory that is at hand before something is measured.
 
 In a virtual machine a page that nobody has used for a while may be the host's, and the first write to it takes long: 2.6 ms
-for a MiB on the machine of the report, where it is 0.18 else; a server that met such pages took 2.5 µs of processor time for a
+for a MiB on the machine of the report, where it is 0.18 else; a server that met such pages took 1.6 to 2 µs of processor time for a
 message instead of 1.0. And where files of those before fill the memory, each page has to be taken from them first.
 
 So as much as will be written is written to a file and given back. What was given back last is given out first; but every two
