@@ -20,13 +20,14 @@ import uuid
 from harness import process
 from .peer import NotHere, Peer, cache_folder, settle, wait_port
 from .server import Server, Watch
+from .work import BYTES_MOST
 
 POM = pathlib.Path(__file__).parent / "kafka" / "pom.xml"
 VERSION = re.search(r"kafka_2.13</artifactId>\s*<version>([\d.]+)", POM.read_text()).group(1)
 HEAP = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
         "-XX:+ExplicitGCInvokesConcurrent")  # those of its own start script
 MAVEN_SECONDS = 600
-RATE_GUESS, SYNC_GUESS, BYTES_MOST = 120000, 4000, 1 << 29  # records a second: the tool wants a number, not a time
+RATE_GUESS, SYNC_GUESS = 120000, 4000  # records a second: the tool wants a number, not a time
 SENT = re.compile(r"(\d+) records sent, ([\d.]+) records/sec.* ([\d.]+) ms max latency, (\d+) ms 50th, \d+ ms 95th, "
                   r"(\d+) ms 99th, (\d+) ms 99.9th")
 # It stands still for minutes while others are measured, and must not take itself for lost afterwards.

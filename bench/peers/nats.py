@@ -15,11 +15,11 @@ import time
 from harness import process
 from .peer import NotHere, Peer, cache_folder, settle
 from .server import Server, Watch
+from .work import BYTES_MOST
 
 SERVER, VERSION = "github.com/nats-io/nats-server/v2", "v2.15.2"
 LOAD = pathlib.Path(__file__).parent / "nats"
 BUILD_SECONDS = 600
-BYTES_MOST = 1 << 29
 
 
 def go(*arguments, **env):

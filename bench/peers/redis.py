@@ -15,10 +15,10 @@ import time
 from harness import process
 from .peer import NotHere, Peer, settle, wait_port
 from .server import Server, Watch
+from .work import BYTES_MOST
 
 STREAMS = 8
 TRIAL = 20000
-BYTES_MOST = 1 << 29  # it keeps everything in memory
 PERCENT = re.compile(r"^\s*([\d.]+)% <= ([\d.]+) milliseconds", re.MULTILINE)
 RATE = re.compile(r"throughput summary: ([\d.]+) requests per second")
 LATENCY = re.compile(r"latency summary \(msec\):\s+avg\s+min\s+p50\s+p95\s+p99\s+max\s+([\d. ]+)")
